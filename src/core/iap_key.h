@@ -42,7 +42,8 @@ iap_key_status_e iap_key_from_identity(iap_view_t identity,
 
 /*
  * The stand-in key of an address given as its canonical text ("203.0.113.5",
- * "2001:db8:1:2::/64"): '@' and the text; hashed with a secret.
+ * "2001:db8:1:2::/64"): '@' and the text; hashed with a secret, as what no
+ * identity can be, so that nobody takes on the key of an address.
  */
 
 iap_key_status_e iap_key_from_address(iap_view_t text, iap_view_t secret,

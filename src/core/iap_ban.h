@@ -1,0 +1,52 @@
+/*
+ * Temporary bans: a table of entries that each name what is banned, so that
+ * they can be listed and lifted, and pass by themselves.
+ *
+ * Locking is the caller's, as with every table.
+ */
+
+#ifndef IAP_BAN_H
+#define IAP_BAN_H
+
+#include "iap_key.h"
+#include "iap_table.h"
+
+
+typedef struct {
+    iap_entry_t  entry;     /* until: when the ban ends */
+    uint32_t     guard;     /* number of the guard's slot */
+    uint16_t     layer;     /* number of the layer in that slot */
+    uint8_t      reserved;
+    uint8_t      key_len;
+    uint8_t      key[IAP_KEY_TEXT_MAX];     /* as it is shown */
+} iap_ban_t;
+
+_Static_assert(sizeof(iap_ban_t) == 96, "it lives in the zone");
+
+
+/* what a ban is about; the view is copied into the entry */
+
+typedef struct {
+    iap_hash_t   hash;
+    uint32_t     guard;
+    uint16_t     layer;
+    iap_view_t   key;       /* IAP_KEY_TEXT_MAX bytes at most */
+} iap_ban_subject_t;
+
+
+/*
+ * Bans until the given moment.  A ban that is already there is prolonged,
+ * never shortened.  Returns false if the table has no room; *is_new tells
+ * whether the subject was not banned before.
+ */
+
+bool iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
+    iap_ticks_t until, iap_ticks_t now, bool *is_new);
+
+/* how long the ban still lasts; 0: not banned */
+
+iap_ticks_t iap_ban_left(const iap_table_t *bans, iap_hash_t hash,
+    iap_ticks_t now);
+
+
+#endif /* IAP_BAN_H */

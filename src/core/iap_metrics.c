@@ -1,0 +1,252 @@
+/*
+ * Metrics as text: the Prometheus exposition format 0.0.4.
+ */
+
+#include <string.h>
+
+#include "iap_metrics.h"
+
+
+typedef struct {
+    const char  *name;
+    const char  *type;
+    const char  *labels;
+    const char  *help;
+} iap_metric_t;
+
+
+static void iap_text_str(iap_text_t *out, const char *s);
+static void iap_text_bytes(iap_text_t *out, const uint8_t *data, size_t len);
+static void iap_text_uint(iap_text_t *out, uint64_t value);
+static void iap_text_help(iap_text_t *out, const char *s);
+static void iap_text_label(iap_text_t *out, iap_view_t value);
+static size_t iap_utf8_len(const uint8_t *p, size_t len);
+
+
+static const iap_metric_t  iap_metrics[IAP_METRIC_COUNT] = {
+#define IAP_METRIC_ROW(id, name, type, labels, help)                          \
+    [IAP_METRIC_##id] = { name, type, labels, help },
+    IAP_METRICS(IAP_METRIC_ROW)
+#undef IAP_METRIC_ROW
+};
+
+
+void
+iap_text_put(iap_text_t *out, iap_view_t bytes)
+{
+    out->need += bytes.len;
+
+    if (bytes.len == 0 || out->pos == NULL) {
+        return;
+    }
+
+    if (bytes.len > (size_t) (out->end - out->pos)) {
+
+        /* nothing shorter may follow after the gap */
+
+        out->end = out->pos;
+        return;
+    }
+
+    memcpy(out->pos, bytes.data, bytes.len);
+    out->pos += bytes.len;
+}
+
+
+void
+iap_metric_begin(iap_text_t *out, iap_metric_e metric)
+{
+    const iap_metric_t  *m;
+
+    m = &iap_metrics[metric];
+
+    iap_text_str(out, "# HELP ");
+    iap_text_str(out, m->name);
+    iap_text_str(out, " ");
+    iap_text_help(out, m->help);
+    iap_text_str(out, "\n# TYPE ");
+    iap_text_str(out, m->name);
+    iap_text_str(out, " ");
+    iap_text_str(out, m->type);
+    iap_text_str(out, "\n");
+}
+
+
+void
+iap_metric_sample(iap_text_t *out, iap_metric_e metric,
+    const iap_view_t *values, uint64_t value)
+{
+    size_t               len;
+    const char          *label;
+    const iap_metric_t  *m;
+
+    m = &iap_metrics[metric];
+
+    iap_text_str(out, m->name);
+
+    for (label = m->labels; *label != '\0'; label += len) {
+
+        if (label == m->labels) {
+            iap_text_str(out, "{");
+
+        } else {
+            iap_text_str(out, ",");
+            label++;
+        }
+
+        len = strcspn(label, ",");
+
+        iap_text_bytes(out, (const uint8_t *) label, len);
+        iap_text_str(out, "=\"");
+        iap_text_label(out, *values++);
+        iap_text_str(out, "\"");
+    }
+
+    if (label != m->labels) {
+        iap_text_str(out, "}");
+    }
+
+    iap_text_str(out, " ");
+    iap_text_uint(out, value);
+    iap_text_str(out, "\n");
+}
+
+
+static void
+iap_text_str(iap_text_t *out, const char *s)
+{
+    iap_text_bytes(out, (const uint8_t *) s, strlen(s));
+}
+
+
+static void
+iap_text_bytes(iap_text_t *out, const uint8_t *data, size_t len)
+{
+    iap_view_t  bytes;
+
+    bytes.data = data;
+    bytes.len = len;
+
+    iap_text_put(out, bytes);
+}
+
+
+static void
+iap_text_uint(iap_text_t *out, uint64_t value)
+{
+    uint8_t   buf[20];
+    uint8_t  *p;
+
+    p = buf + sizeof(buf);
+
+    do {
+        *--p = (uint8_t) ('0' + value % 10);
+        value /= 10;
+    } while (value != 0);
+
+    iap_text_bytes(out, p, (size_t) (buf + sizeof(buf) - p));
+}
+
+
+/* in help, unlike in a label's value, a quote stands for itself */
+
+static void
+iap_text_help(iap_text_t *out, const char *s)
+{
+    size_t  len;
+
+    for ( ;; ) {
+        len = strcspn(s, "\\\n");
+        iap_text_bytes(out, (const uint8_t *) s, len);
+        s += len;
+
+        if (*s == '\0') {
+            return;
+        }
+
+        iap_text_str(out, *s == '\n' ? "\\n" : "\\\\");
+        s++;
+    }
+}
+
+
+static void
+iap_text_label(iap_text_t *out, iap_view_t value)
+{
+    size_t          len, left;
+    const uint8_t  *p;
+
+    p = value.data;
+
+    for (left = value.len; left > 0; left -= len, p += len) {
+
+        len = iap_utf8_len(p, left);
+
+        if (len == 0) {
+            iap_text_str(out, "\xef\xbf\xbd");
+            len = 1;
+            continue;
+        }
+
+        switch (*p) {
+
+        case '\n':
+            iap_text_str(out, "\\n");
+            break;
+
+        case '\\':
+            iap_text_str(out, "\\\\");
+            break;
+
+        case '"':
+            iap_text_str(out, "\\\"");
+            break;
+
+        default:
+            iap_text_bytes(out, p, len);
+        }
+    }
+}
+
+
+/*
+ * The length of the character at p, 0 if it is none: RFC 3629, section 4,
+ * which leaves out overlong forms, surrogates, and all above U+10FFFF by the
+ * range of the second byte.
+ */
+
+static size_t
+iap_utf8_len(const uint8_t *p, size_t len)
+{
+    size_t   i, n;
+    uint8_t  lo, hi;
+
+    if (p[0] < 0x80) {
+        return 1;
+    }
+
+    if (p[0] < 0xc2 || p[0] > 0xf4) {
+        return 0;
+    }
+
+    n = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    if (len < n) {
+        return 0;
+    }
+
+    lo = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
+    hi = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
+
+    if (p[1] < lo || p[1] > hi) {
+        return 0;
+    }
+
+    for (i = 2; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+
+    return n;
+}

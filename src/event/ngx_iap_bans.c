@@ -1,0 +1,312 @@
+/*
+ * Bans in the zone.
+ */
+
+#include "ngx_iap_bans.h"
+
+
+/* entries copied in one hold of the lock */
+#define NGX_IAP_BANS_CHUNK  64
+
+
+static iap_hash_t ngx_iap_ban_hash_key(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, iap_view_t key);
+static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, const iap_addr_t *addr, unsigned bits);
+static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_ban_subject_t *subject, iap_ticks_t duration);
+static iap_ticks_t ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash);
+static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
+    iap_ticks_t now, ngx_iap_ban_info_t *info);
+
+
+ngx_int_t
+ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t duration)
+{
+    iap_ban_subject_t  subject;
+
+    subject.hash = ngx_iap_ban_hash_key(zone, slot, layer, key);
+    subject.guard = slot->number;
+    subject.layer = (uint16_t) (layer - slot->layers);
+    subject.key = key;
+
+    return ngx_iap_ban_put(zone, slot, &subject, duration);
+}
+
+
+ngx_int_t
+ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
+    iap_ticks_t duration)
+{
+    u_char             text[IAP_ADDR_TEXT_MAX];
+    iap_addr_t         prefix;
+    iap_ban_subject_t  subject;
+
+    prefix = *addr;
+    iap_addr_mask(&prefix, bits);
+
+    subject.hash = ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits);
+    subject.guard = slot->number;
+    subject.layer = (uint16_t) (layer - slot->layers);
+    subject.key.data = text;
+    subject.key.len = iap_addr_text(&prefix, bits, text);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    if (prefix.family == IAP_ADDR_V4) {
+        slot->ban_v4 |= (uint64_t) 1 << bits;
+
+    } else {
+        slot->ban_v6[bits / 64] |= (uint64_t) 1 << bits % 64;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return ngx_iap_ban_put(zone, slot, &subject, duration);
+}
+
+
+static ngx_int_t
+ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_ban_subject_t *subject, iap_ticks_t duration)
+{
+    bool         is_new, stored;
+    iap_ticks_t  now, until;
+
+    now = ngx_iap_now();
+    until = now + ngx_min(duration, NGX_IAP_BAN_MAX);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    stored = iap_ban_put(&zone->bans, subject, until, now, &is_new);
+
+    if (stored && zone->head->bans_until < until) {
+        zone->head->bans_until = until;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    if (!stored) {
+        (void) ngx_atomic_fetch_add(&slot->full[NGX_IAP_KIND_BANS], 1);
+        return NGX_DECLINED;
+    }
+
+    if (!is_new) {
+        return NGX_DONE;
+    }
+
+    (void) ngx_atomic_fetch_add(&slot->bans_total, 1);
+
+    return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_iap_bans_any(ngx_iap_zone_t *zone)
+{
+    return *(volatile iap_ticks_t *) &zone->head->bans_until > ngx_iap_now();
+}
+
+
+iap_ticks_t
+ngx_iap_banned_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key)
+{
+    if (!ngx_iap_bans_any(zone)) {
+        return 0;
+    }
+
+    return ngx_iap_ban_left(zone,
+                            ngx_iap_ban_hash_key(zone, slot, layer, key));
+}
+
+
+iap_ticks_t
+ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_addr_t *addr)
+{
+    uint64_t     lengths;
+    unsigned     i, n, bits;
+    iap_addr_t   prefix;
+    iap_ticks_t  left, longest;
+
+    if (!ngx_iap_bans_any(zone) || addr->family == IAP_ADDR_NONE) {
+        return 0;
+    }
+
+    longest = 0;
+    n = addr->family == IAP_ADDR_V4 ? 1 : 3;
+
+    for (i = 0; i < n; i++) {
+        lengths = addr->family == IAP_ADDR_V4 ? slot->ban_v4
+                                              : slot->ban_v6[i];
+
+        while (lengths != 0) {
+            bits = (unsigned) __builtin_ctzll(lengths);
+            lengths &= lengths - 1;
+            bits += i * 64;
+
+            prefix = *addr;
+            iap_addr_mask(&prefix, bits);
+
+            left = ngx_iap_ban_left(zone,
+                          ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits));
+            longest = ngx_max(longest, left);
+        }
+    }
+
+    return longest;
+}
+
+
+static iap_ticks_t
+ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash)
+{
+    iap_ticks_t  left;
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    left = iap_ban_left(&zone->bans, hash, ngx_iap_now());
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return left;
+}
+
+
+ngx_int_t
+ngx_iap_bans_walk(ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt visit,
+    void *data)
+{
+    uint64_t            i, n, end;
+    iap_ban_t           copy[NGX_IAP_BANS_CHUNK];
+    ngx_int_t           rc;
+    iap_ticks_t         now;
+    ngx_iap_ban_info_t  info;
+
+    if (!ngx_iap_bans_any(zone)) {
+        return NGX_OK;
+    }
+
+    now = ngx_iap_now();
+    n = iap_table_entries(&zone->bans);
+
+    for (i = 0; i < n; i = end) {
+        end = ngx_min(i + NGX_IAP_BANS_CHUNK, n);
+
+        ngx_shmtx_lock(&zone->shpool->mutex);
+
+        ngx_memcpy(copy, iap_table_entry(&zone->bans, i),
+                   (size_t) (end - i) * sizeof(iap_ban_t));
+
+        ngx_shmtx_unlock(&zone->shpool->mutex);
+
+        for ( /* void */ ; i < end; i++) {
+
+            if (!ngx_iap_ban_show(zone, &copy[i % NGX_IAP_BANS_CHUNK], now,
+                                  &info))
+            {
+                continue;
+            }
+
+            rc = visit(&info, data);
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
+    ngx_iap_ban_info_t *info)
+{
+    ngx_iap_slot_t  *slot;
+
+    if (ban->entry.until <= now) {
+        return 0;
+    }
+
+    slot = ngx_iap_slot_by_number(zone, ban->guard);
+
+    if (slot == NULL
+        || ban->layer >= slot->nlayers
+        || ban->key_len > IAP_KEY_TEXT_MAX)
+    {
+        return 0;
+    }
+
+    info->hash = ban->entry.key;
+    info->guard.data = slot->name;
+    info->guard.len = slot->name_len;
+    info->layer.data = slot->layers[ban->layer].name;
+    info->layer.len = slot->layers[ban->layer].name_len;
+    info->seconds = iap_ticks_to_sec(ban->entry.until - now);
+    info->key_len = ban->key_len;
+    ngx_memcpy(info->key, ban->key, ban->key_len);
+
+    return 1;
+}
+
+
+void
+ngx_iap_ban_lift(ngx_iap_zone_t *zone, iap_hash_t hash)
+{
+    ngx_iap_zone_forget(zone, NGX_IAP_KIND_BANS, hash);
+}
+
+
+/* numbers of slots and layers, unlike names, have a fixed length: nothing
+   that a client sends can make one subject's text another's */
+
+static iap_hash_t
+ngx_iap_ban_hash_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key)
+{
+    u_char      buf[8 + IAP_KEY_TEXT_MAX];
+    uint32_t    number;
+    iap_view_t  view;
+
+    number = slot->number;
+    ngx_memcpy(buf, &number, 4);
+    number = (uint32_t) (layer - slot->layers);
+    ngx_memcpy(buf + 4, &number, 4);
+
+    key.len = ngx_min(key.len, IAP_KEY_TEXT_MAX);
+    ngx_memcpy(buf + 8, key.data, key.len);
+
+    view.data = buf;
+    view.len = 8 + key.len;
+
+    return iap_hash(zone->head->secret, view);
+}
+
+
+static iap_hash_t
+ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_addr_t *addr, unsigned bits)
+{
+    u_char      buf[4 + 4 + 2 + sizeof(addr->bytes)];
+    uint32_t    number;
+    iap_view_t  view;
+
+    number = slot->number;
+    ngx_memcpy(buf, &number, 4);
+
+    /* no layer has this number */
+    ngx_memset(buf + 4, 0xff, 4);
+
+    buf[8] = (u_char) addr->family;
+    buf[9] = (u_char) bits;
+    ngx_memcpy(buf + 10, addr->bytes, sizeof(addr->bytes));
+
+    view.data = buf;
+    view.len = sizeof(buf);
+
+    return iap_hash(zone->head->secret, view);
+}

@@ -1,0 +1,74 @@
+/*
+ * Bans in the zone: made by a layer or through the API, looked up by each
+ * request, listed and lifted.  Each call takes the lock itself, for short.
+ *
+ * A ban of addresses is a prefix of any length; a slot remembers which
+ * lengths it has ever banned, so that looking up an address costs one look
+ * per such length, and nothing at all while no ban is in force.
+ */
+
+#ifndef NGX_IAP_BANS_H
+#define NGX_IAP_BANS_H
+
+#include "ngx_iap_slot.h"
+
+
+/* longer ones are cut: a year */
+#define NGX_IAP_BAN_MAX  ((iap_ticks_t) 31536000 * IAP_TICKS_PER_SEC)
+
+
+/* a copy, for showing; the views point into the zone's slots, whose names
+   never change, and into key */
+
+typedef struct {
+    iap_hash_t   hash;
+    ngx_str_t    guard;
+    ngx_str_t    layer;
+    uint64_t     seconds;       /* still to go, rounded up */
+    size_t       key_len;
+    u_char       key[IAP_KEY_TEXT_MAX];
+} ngx_iap_ban_info_t;
+
+
+typedef ngx_int_t (*ngx_iap_ban_visit_pt)(ngx_iap_ban_info_t *ban,
+    void *data);
+
+
+/*
+ * Bans an identity's key text in a layer, or a prefix in the layer
+ * "segment".  NGX_OK: made; NGX_DONE: there was one already, prolonged if this
+ * one lasts longer; NGX_DECLINED: the table is full (counted in the slot).  Duration is above 0 and cut to NGX_IAP_BAN_MAX.
+ */
+
+ngx_int_t ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t duration);
+ngx_int_t ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
+    iap_ticks_t duration);
+
+/* whether the zone has any ban in force: cheap, without the lock, may be
+   true for a while after the last was lifted */
+
+ngx_uint_t ngx_iap_bans_any(ngx_iap_zone_t *zone);
+
+/* how long the longest matching ban still lasts; 0: not banned */
+
+iap_ticks_t ngx_iap_banned_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key);
+iap_ticks_t ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_addr_t *addr);
+
+/*
+ * Calls visit with a copy of each ban in force, not under the lock, until it
+ * returns other than NGX_OK, which is returned.
+ */
+
+ngx_int_t ngx_iap_bans_walk(ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt visit,
+    void *data);
+
+/* ends a ban that ngx_iap_bans_walk() has shown; no matter if it has gone */
+
+void ngx_iap_ban_lift(ngx_iap_zone_t *zone, iap_hash_t hash);
+
+
+#endif /* NGX_IAP_BANS_H */

@@ -1,0 +1,138 @@
+/*
+ * The shared-memory zone: all state that the workers share.
+ *
+ * Inside: a head (secret, bounds), one slot per guard (mode, counters, the
+ * global window; see ngx_iap_slot.h) and four tables.  All of it is plain
+ * data of fixed width at fixed places, without pointers.
+ *
+ * One lock, the zone's own mutex, which nginx's master frees when a worker
+ * dies in it.  Sections are short: no allocation, no logging, no I/O inside.
+ * What is called *_locked wants it held; everything else takes it itself.
+ * Counters are atomic and need no lock.
+ *
+ * The zone outlives a reload as long as its size and layout are the same.
+ * The layout's number is part of its name in shared memory, so that another
+ * layout is another zone.  A binary upgrade maps a fresh one too.
+ */
+
+#ifndef NGX_IAP_ZONE_H
+#define NGX_IAP_ZONE_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "iap_ban.h"
+#include "iap_decide.h"
+
+
+/* to be raised with any change of what lies in the zone */
+
+#define NGX_IAP_ZONE_LAYOUT  1
+
+
+/*  id, name in metrics and status, bytes of an entry, share in fifteenths  */
+
+#define NGX_IAP_KINDS(X)                                                      \
+    X(BUCKETS, "buckets", sizeof(iap_entry_t), 8)                             \
+    X(SEGMENTS, "segments", sizeof(iap_segment_t), 3)                         \
+    X(MEMBERS, "members", sizeof(iap_entry_t), 3)                             \
+    X(BANS, "bans", sizeof(iap_ban_t), 1)
+
+
+typedef enum {
+#define NGX_IAP_KIND_ID(id, name, stride, share)  NGX_IAP_KIND_##id,
+    NGX_IAP_KINDS(NGX_IAP_KIND_ID)
+#undef NGX_IAP_KIND_ID
+    NGX_IAP_KIND_COUNT
+} ngx_iap_kind_e;
+
+
+/* the head, at the place that the slab pool's data points to */
+
+typedef struct {
+    uint64_t       layout;
+    iap_hash_t     secret;          /* of all keys, drawn with the zone */
+    uint64_t       offset[NGX_IAP_KIND_COUNT];  /* from the zone's start */
+    uint64_t       size[NGX_IAP_KIND_COUNT];    /* bytes */
+    uint64_t       slots;           /* offset of the first slot, or 0 */
+    uint32_t       nslots;
+    uint32_t       reserved;
+    iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
+    ngx_atomic_t   full_at;         /* msec of the latest want of room */
+} ngx_iap_zone_head_t;
+
+
+typedef struct ngx_iap_zone_s  ngx_iap_zone_t;
+
+/*
+ * Called when the zone is mapped, in the master (or the single process)
+ * before workers are started, at start and at each reload: the place to find
+ * or make the slots.  An error refuses the configuration.
+ */
+
+typedef ngx_int_t (*ngx_iap_zone_ready_pt)(ngx_iap_zone_t *zone, void *data,
+    ngx_log_t *log);
+
+
+/* each cycle's own view; filled when the zone is mapped, inherited by fork */
+
+struct ngx_iap_zone_s {
+    ngx_str_t               name;       /* as configured */
+    ngx_shm_zone_t         *shm_zone;
+    ngx_slab_pool_t        *shpool;
+    ngx_iap_zone_head_t    *head;
+    iap_tables_t            tables;
+    iap_table_t             bans;
+
+    ngx_uint_t              nslots;     /* that this configuration needs */
+    ngx_iap_zone_ready_pt   ready;
+    void                   *data;       /* of ready */
+};
+
+
+/*
+ * Declares the zone while the configuration is read.  size is at least
+ * eight pages, as for nginx's own zones.  Returns NULL after logging.
+ */
+
+ngx_iap_zone_t *ngx_iap_zone_add(ngx_conf_t *cf, ngx_str_t *name, size_t size,
+    void *tag);
+
+/* the local clock: nginx's cached monotonic one, in ticks */
+
+iap_ticks_t ngx_iap_now(void);
+
+/* iap_decide() under the lock */
+
+ngx_int_t ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks,
+    ngx_uint_t n);
+
+/* drops the entry of a key, whatever it knows */
+
+void ngx_iap_zone_forget(ngx_iap_zone_t *zone, ngx_iap_kind_e kind,
+    iap_hash_t key);
+
+/*
+ * Says that a key found no room: logs it once, and again only after a minute
+ * without.  Not to be called under the lock.
+ */
+
+void ngx_iap_zone_full(ngx_iap_zone_t *zone, ngx_log_t *log);
+
+/*
+ * Bytes of a kind: set aside, and in use by entries that carry information.
+ * The latter looks, without the lock, at 4096 entries at most and
+ * extrapolates.
+ */
+
+size_t ngx_iap_zone_size(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
+size_t ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
+
+const char *ngx_iap_kind_name(ngx_iap_kind_e kind);
+
+/* the view of a kind's table */
+
+iap_table_t *ngx_iap_zone_table(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
+
+
+#endif /* NGX_IAP_ZONE_H */

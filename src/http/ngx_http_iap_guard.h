@@ -1,0 +1,351 @@
+/*
+ * What the files of src/http share: the configuration, as it is read, and
+ * the context of a request.
+ *
+ *   _module    (top level) directives, phases, module object
+ *   _conf      create and merge; a guard is one set of layers
+ *   _directive directives other than layers
+ *   _layer     the directives that describe layers
+ *   _early     warns of a "return" that answers before a guard could
+ *   _access    the handlers: bans first, decision last
+ *   _identity  from variables to keys
+ *   _answer    what a refused client gets
+ *   _variables $iap_guard_...
+ *   _api       the content handler; its calls are in _api_*
+ *
+ * The configuration is read-only once it is read; only what is reached
+ * through `zone` and `slot` changes while it runs.
+ */
+
+#ifndef NGX_HTTP_IAP_GUARD_H
+#define NGX_HTTP_IAP_GUARD_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_iap_bans.h"
+
+
+#define NGX_HTTP_IAP_GUARD_VERSION  "0.1.0"
+
+
+/*
+ * The order is the order of evaluation.  A guard has at most one layer of
+ * each kind but segments and named buckets.
+ */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_SEGMENT = 0,
+    NGX_HTTP_IAP_GUARD_USER,
+    NGX_HTTP_IAP_GUARD_DEVICE,
+    NGX_HTTP_IAP_GUARD_BUCKET,
+    NGX_HTTP_IAP_GUARD_GLOBAL
+} ngx_http_iap_guard_kind_e;
+
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_MISSING_DEFAULT = 0, /* device: skip if there is a
+                                               user; else address */
+    NGX_HTTP_IAP_GUARD_MISSING_ADDRESS,
+    NGX_HTTP_IAP_GUARD_MISSING_SKIP,
+    NGX_HTTP_IAP_GUARD_MISSING_REJECT
+} ngx_http_iap_guard_missing_e;
+
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL = 0,
+    NGX_HTTP_IAP_GUARD_ON_ERROR_PASS,
+    NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT
+} ngx_http_iap_guard_on_error_e;
+
+
+/* where something was configured, for messages about it */
+
+typedef struct {
+    ngx_str_t   file;
+    ngx_uint_t  line;
+} ngx_http_iap_guard_place_t;
+
+
+/*
+ * A layer as one directive describes it.  Which fields count follows from
+ * the kind.  The guard keeps a copy of its own, to which `secret` and `slot`
+ * belong; they are set when the zone is mapped.
+ */
+
+typedef struct {
+    ngx_http_iap_guard_kind_e       kind;
+    ngx_str_t                       name;       /* "user", or the bucket's */
+    ngx_http_iap_guard_place_t      place;
+    unsigned                        off:1;      /* "off": not inherited */
+    unsigned                        dry_run:1;
+    unsigned                        limits:1;   /* 0: identity only */
+
+    ngx_http_iap_guard_missing_e    missing;
+    ngx_http_iap_guard_on_error_e   on_error;
+    ngx_http_complex_value_t       *identity;
+    ngx_http_complex_value_t       *exempt;     /* NULL: nobody is */
+
+    iap_rate_t                      rate;       /* as written */
+    iap_bucket_conf_t               bucket;     /* user, device, bucket */
+    iap_window_conf_t               window;     /* global */
+
+    unsigned                        ipv4;       /* segment: prefix lengths */
+    unsigned                        ipv6;
+    iap_distinct_conf_t             distinct;   /* segment */
+    ngx_http_complex_value_t       *users;      /* NULL: distinct.users */
+    ngx_http_complex_value_t       *address;    /* NULL: the client's */
+    iap_ticks_t                     span;       /* segment: the window */
+    iap_ticks_t                     ban;        /* 0: none */
+
+    iap_hash_t                      secret;     /* hashes this layer's keys */
+    ngx_iap_slot_layer_t           *slot;
+} ngx_http_iap_guard_layer_t;
+
+
+/* all that is known of a guard by its name, whichever locations use it */
+
+typedef struct {
+    ngx_str_t                       name;
+    ngx_http_iap_guard_place_t      place;      /* of its first directive */
+    ngx_flag_t                      dry_run;
+    ngx_uint_t                      status;
+    ngx_array_t                     layers;     /* ngx_http_..._layer_t * */
+
+    ngx_iap_slot_t                 *slot;
+    ngx_iap_slot_layer_t           *ban_slot;   /* of the layer "ban" */
+    ngx_iap_slot_layer_t           *segment_slot;
+} ngx_http_iap_guard_t;
+
+
+/*  id, word in the configuration, "error" in JSON, status of the default  */
+
+#define NGX_HTTP_IAP_GUARD_ANSWERS(X)                                         \
+    X(LIMITED, "limited", "rate_limited", 0)                                  \
+    X(BANNED, "banned", "banned", 0)                                          \
+    X(UNAVAILABLE, "unavailable", "unavailable", 503)                         \
+    X(ACCEPTED, "accepted", "", 202)                                          \
+    X(CODE_UNAVAILABLE, "code_unavailable", "code_unavailable", 409)          \
+    X(IN_PROGRESS, "in_progress", "in_progress", 409)                         \
+    X(BAD_REQUEST, "", "bad_request", 400)
+
+
+typedef enum {
+#define NGX_HTTP_IAP_GUARD_ANSWER_ID(id, word, error, status)                 \
+    NGX_HTTP_IAP_GUARD_ANSWER_##id,
+    NGX_HTTP_IAP_GUARD_ANSWERS(NGX_HTTP_IAP_GUARD_ANSWER_ID)
+#undef NGX_HTTP_IAP_GUARD_ANSWER_ID
+    NGX_HTTP_IAP_GUARD_ANSWER_COUNT
+} ngx_http_iap_guard_answer_e;
+
+
+/* the team's own answer, instead of JSON */
+
+typedef struct {
+    ngx_uint_t                      status;
+    ngx_str_t                       type;
+    ngx_http_complex_value_t        body;
+} ngx_http_iap_guard_own_answer_t;
+
+
+typedef struct {
+    ngx_iap_zone_t                 *zone;       /* NULL: not configured */
+    ngx_str_t                       key_secret;
+    ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
+    ngx_int_t                       request_id; /* variable index */
+    ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
+} ngx_http_iap_guard_main_conf_t;
+
+
+typedef struct {
+    ngx_flag_t                      enable;     /* off is 0 */
+    ngx_str_t                       name;
+    ngx_http_iap_guard_place_t      place;
+    ngx_flag_t                      dry_run;
+    ngx_uint_t                      status;
+
+    ngx_array_t                    *own;        /* of this level */
+    ngx_array_t                    *layers;     /* with what is inherited */
+    ngx_http_iap_guard_own_answer_t
+                               *answers[NGX_HTTP_IAP_GUARD_ANSWER_COUNT];
+
+    /* of the guard that is in force here, in order of evaluation */
+    ngx_http_iap_guard_t           *guard;      /* NULL: none */
+    ngx_http_iap_guard_layer_t    **checks;
+    ngx_uint_t                      nchecks;
+    unsigned                        exempts:1;  /* some segment has exempt= */
+
+    ngx_str_t                       answers_early;  /* see _early */
+
+    /* of iap_guard_api */
+    unsigned                        api:1;
+    unsigned                        api_write:1;
+    ngx_str_t                       api_token;
+} ngx_http_iap_guard_loc_conf_t;
+
+
+/*
+ * One per client request, from its first handler to its log line.  It lives
+ * in a pool cleanup, because an internal redirect clears r->ctx.
+ */
+
+typedef struct {
+    ngx_http_iap_guard_t           *guard;
+    ngx_iap_slot_layer_t           *layer;      /* that refused, or would */
+    iap_verdict_e                   verdict;
+    ngx_uint_t                      retry_after;    /* seconds; 0: none */
+    uint64_t                        quota;      /* RateLimit-Policy: q */
+    uint64_t                        quota_window;   /* and w, seconds */
+    unsigned                        decided:1;
+    unsigned                        dry_run:1;  /* a would-be verdict */
+    unsigned                        counted:1;  /* as a layer's dry run */
+    unsigned                        refused:1;  /* the client got a refusal */
+} ngx_http_iap_guard_ctx_t;
+
+
+extern ngx_module_t  ngx_http_iap_guard_module;
+
+
+/* _conf */
+
+void *ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf);
+void *ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf);
+char *ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+ngx_int_t ngx_http_iap_guard_check_conf(ngx_conf_t *cf);
+char *ngx_http_iap_guard_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_iap_guard_key_secret(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_guard(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_answer(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* where the directive that is being read stands */
+
+void ngx_http_iap_guard_here(ngx_conf_t *cf,
+    ngx_http_iap_guard_place_t *place);
+
+/*
+ * A file that holds one secret: read whole, blanks and line ends around it
+ * dropped.  NULL and a line in the log if it can't be read, is empty or
+ * longer than 4096 bytes.
+ */
+
+ngx_str_t *ngx_http_iap_guard_secret_file(ngx_conf_t *cf, ngx_str_t *name);
+
+/* letters, digits, "_" and "-", 1 to max bytes */
+
+ngx_uint_t ngx_http_iap_guard_is_name(ngx_str_t *name, size_t max);
+
+/* the guard of this name; NULL if no configuration uses it */
+
+ngx_http_iap_guard_t *ngx_http_iap_guard_find(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+
+/* _layer: the directives */
+
+char *ngx_http_iap_guard_layer_identity(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_layer_bucket(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_layer_segment(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* whether two directives mean the same layer, and the same of it */
+
+ngx_uint_t ngx_http_iap_guard_layer_is(ngx_http_iap_guard_layer_t *a,
+    ngx_http_iap_guard_layer_t *b);
+ngx_uint_t ngx_http_iap_guard_layer_equal(ngx_http_iap_guard_layer_t *a,
+    ngx_http_iap_guard_layer_t *b);
+
+/* _early: names what answers before the access phase in the configuration
+   that is being merged; empty if nothing does */
+
+void ngx_http_iap_guard_answers_early(ngx_conf_t *cf, ngx_str_t *what);
+
+/* _access: phase handlers */
+
+ngx_int_t ngx_http_iap_guard_ban_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_access_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
+
+/* the context, found again after an internal redirect; NULL if none yet */
+
+ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_get_ctx(ngx_http_request_t *r);
+
+/* _identity */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_KEY_OK = 0,
+    NGX_HTTP_IAP_GUARD_KEY_STAND_IN,    /* the client's address instead */
+    NGX_HTTP_IAP_GUARD_KEY_SKIP,        /* the layer has nothing to count */
+    NGX_HTTP_IAP_GUARD_KEY_REJECT,      /* missing=reject */
+    NGX_HTTP_IAP_GUARD_KEY_ERROR
+} ngx_http_iap_guard_key_e;
+
+/*
+ * The key of an identity layer.  has_user tells whether the request has a
+ * user of its own: what a missing device's default depends on.
+ */
+
+ngx_http_iap_guard_key_e ngx_http_iap_guard_key(ngx_http_request_t *r,
+    ngx_http_iap_guard_layer_t *layer, ngx_uint_t has_user, iap_key_t *key);
+
+/* the key of the client's address */
+
+ngx_int_t ngx_http_iap_guard_address_key(ngx_http_request_t *r,
+    iap_key_t *key);
+
+/*
+ * A layer's address: of its address=, or the client's where there is none or
+ * it is none.  family IAP_ADDR_NONE: the client came through a unix socket.
+ */
+
+ngx_int_t ngx_http_iap_guard_address(ngx_http_request_t *r,
+    ngx_http_complex_value_t *value, iap_addr_t *addr);
+
+/* not empty and not "0" */
+
+ngx_int_t ngx_http_iap_guard_test(ngx_http_request_t *r,
+    ngx_http_complex_value_t *value, ngx_uint_t *result);
+
+/* keys of a segment and of a user in it */
+
+void ngx_http_iap_guard_segment_keys(ngx_http_iap_guard_layer_t *layer,
+    const iap_addr_t *addr, const iap_key_t *user, iap_hash_t *segment,
+    iap_hash_t *member);
+
+/* _answer */
+
+/*
+ * Sends the refusal that the context describes, or leaves it to error_page.
+ * Returns what the phase handler is to return.
+ */
+
+ngx_int_t ngx_http_iap_guard_refuse(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+ngx_int_t ngx_http_iap_guard_filter_init(ngx_conf_t *cf);
+
+/* _variables */
+
+ngx_int_t ngx_http_iap_guard_add_variables(ngx_conf_t *cf);
+
+/* "" where there is none; static */
+
+const char *ngx_http_iap_guard_verdict_name(iap_verdict_e verdict,
+    ngx_uint_t dry_run);
+
+/* _api */
+
+char *ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* the mode in force: what the API has said, or nginx.conf */
+
+ngx_iap_mode_e ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard);
+
+
+#endif /* NGX_HTTP_IAP_GUARD_H */

@@ -1,0 +1,326 @@
+/*
+ * What a refused client gets: the team's own answer (iap_guard_answer), or
+ * error_page's, or JSON; and the header fields that go with each of them.
+ *
+ * The fields are added in a header filter and not where the refusal is made:
+ * error_page may lead to a proxied answer, whose own Retry-After is kept.
+ */
+
+#include "ngx_http_iap_guard.h"
+
+
+typedef struct {
+    const char  *word;      /* of iap_guard_answer */
+    const char  *error;     /* in JSON */
+    ngx_uint_t   status;    /* 0: the guard's */
+} ngx_http_iap_guard_answer_row_t;
+
+
+static ngx_http_iap_guard_answer_e ngx_http_iap_guard_answer_kind(
+    iap_verdict_e verdict);
+static ngx_uint_t ngx_http_iap_guard_has_error_page(ngx_http_request_t *r,
+    ngx_uint_t status);
+static ngx_int_t ngx_http_iap_guard_send_own(ngx_http_request_t *r,
+    ngx_http_iap_guard_own_answer_t *answer);
+static ngx_int_t ngx_http_iap_guard_send_json(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status, const char *error);
+static ngx_int_t ngx_http_iap_guard_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_add_header(ngx_http_request_t *r,
+    const char *name, const char *fmt, ...);
+static ngx_uint_t ngx_http_iap_guard_has_header(ngx_http_request_t *r,
+    const char *name);
+
+
+static const ngx_http_iap_guard_answer_row_t  ngx_http_iap_guard_answers[] = {
+#define NGX_HTTP_IAP_GUARD_ANSWER_ROW(id, word, error, status)                \
+    { word, error, status },
+    NGX_HTTP_IAP_GUARD_ANSWERS(NGX_HTTP_IAP_GUARD_ANSWER_ROW)
+#undef NGX_HTTP_IAP_GUARD_ANSWER_ROW
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+
+
+ngx_int_t
+ngx_http_iap_guard_refuse(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_int_t                       rc;
+    ngx_uint_t                      status;
+    ngx_http_iap_guard_answer_e     kind;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    kind = ngx_http_iap_guard_answer_kind(ctx->verdict);
+    status = ngx_http_iap_guard_answers[kind].status;
+
+    if (status == 0) {
+        status = ctx->guard->status;
+    }
+
+    if (ilcf->answers[kind] != NULL) {
+        rc = ngx_http_iap_guard_send_own(r, ilcf->answers[kind]);
+
+    } else if (ngx_http_iap_guard_has_error_page(r, status)) {
+
+        /* 4xx and 5xx, but never 401 or 403: no access handler's result of
+           these means anything but a refusal, whatever "satisfy" says */
+
+        return (ngx_int_t) status;
+
+    } else {
+        rc = ngx_http_iap_guard_send_json(r, ctx, status,
+                                      ngx_http_iap_guard_answers[kind].error);
+    }
+
+    /* NGX_OK would grant access, and the request is answered anyway */
+
+    ngx_http_finalize_request(r, rc);
+
+    return NGX_DONE;
+}
+
+
+static ngx_http_iap_guard_answer_e
+ngx_http_iap_guard_answer_kind(iap_verdict_e verdict)
+{
+    switch (verdict) {
+
+    case IAP_VERDICT_BANNED:
+        return NGX_HTTP_IAP_GUARD_ANSWER_BANNED;
+
+    case IAP_VERDICT_UNAVAILABLE:
+        return NGX_HTTP_IAP_GUARD_ANSWER_UNAVAILABLE;
+
+    case IAP_VERDICT_ERROR:
+        return NGX_HTTP_IAP_GUARD_ANSWER_BAD_REQUEST;
+
+    default:
+        return NGX_HTTP_IAP_GUARD_ANSWER_LIMITED;
+    }
+}
+
+
+/* whether ngx_http_special_response_handler() would find one */
+
+static ngx_uint_t
+ngx_http_iap_guard_has_error_page(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_uint_t                 i;
+    ngx_http_err_page_t       *err_page;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (r->error_page || clcf->error_pages == NULL || r->uri_changes == 0) {
+        return 0;
+    }
+
+    err_page = clcf->error_pages->elts;
+
+    for (i = 0; i < clcf->error_pages->nelts; i++) {
+        if (err_page[i].status == (ngx_int_t) status) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_send_own(ngx_http_request_t *r,
+    ngx_http_iap_guard_own_answer_t *answer)
+{
+    return ngx_http_send_response(r, answer->status, &answer->type,
+                                  &answer->body);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_send_json(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status, const char *error)
+{
+    u_char                          *p, *last;
+    size_t                           len;
+    ngx_str_t                        type = ngx_string("application/json");
+    ngx_http_complex_value_t         body;
+    ngx_http_variable_value_t       *id;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    id = ngx_http_get_indexed_variable(r, imcf->request_id);
+    if (id == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* names of layers are letters, digits, "_" and "-", the request's id is
+       hexadecimal: nothing here needs escaping */
+
+    len = sizeof("{'error':'','layer':'','retry_after':,'request_id':''}\n")
+          + ngx_strlen(error) + ctx->layer->name_len + NGX_INT_T_LEN;
+
+    if (!id->not_found) {
+        len += id->len;
+    }
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
+    body.value.data = p;
+    last = p + len;
+
+    p = ngx_slprintf(p, last, "{\"error\":\"%s\",\"layer\":\"%*s\"", error,
+                     (size_t) ctx->layer->name_len, ctx->layer->name);
+
+    if (ctx->retry_after != 0) {
+        p = ngx_slprintf(p, last, ",\"retry_after\":%ui", ctx->retry_after);
+    }
+
+    if (!id->not_found) {
+        p = ngx_slprintf(p, last, ",\"request_id\":\"%v\"", id);
+    }
+
+    p = ngx_slprintf(p, last, "}\n");
+
+    body.value.len = p - body.value.data;
+
+    return ngx_http_send_response(r, status, &type, &body);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_filter_init(ngx_conf_t *cf)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_iap_guard_header_filter;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    if (r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx == NULL || !ctx->refused || ctx->retry_after == 0) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (!ngx_http_iap_guard_has_header(r, "Retry-After")
+        && ngx_http_iap_guard_add_header(r, "Retry-After", "%ui",
+                                         ctx->retry_after)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (ctx->quota_window == 0
+        || ngx_http_iap_guard_has_header(r, "RateLimit"))
+    {
+        return ngx_http_next_header_filter(r);
+    }
+
+    /* draft-ietf-httpapi-ratelimit-headers: nothing remains, and t is not
+       before Retry-After */
+
+    if (ngx_http_iap_guard_add_header(r, "RateLimit-Policy",
+                                      "\"%*s\";q=%uL;w=%uL",
+                                      (size_t) ctx->layer->name_len,
+                                      ctx->layer->name, ctx->quota,
+                                      ctx->quota_window)
+           != NGX_OK
+        || ngx_http_iap_guard_add_header(r, "RateLimit", "\"%*s\";r=0;t=%ui",
+                                         (size_t) ctx->layer->name_len,
+                                         ctx->layer->name, ctx->retry_after)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_next_header_filter(r);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_add_header(ngx_http_request_t *r, const char *name,
+    const char *fmt, ...)
+{
+    u_char           *p, *last;
+    size_t            size;
+    va_list           args;
+    ngx_table_elt_t  *h;
+
+    size = NGX_IAP_LAYER_NAME_MAX + 2 * NGX_INT64_LEN + sizeof("\"\";q=;w=");
+
+    p = ngx_pnalloc(r->pool, size);
+    h = ngx_list_push(&r->headers_out.headers);
+
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (p == NULL) {
+        h->hash = 0;
+        return NGX_ERROR;
+    }
+
+    va_start(args, fmt);
+    last = ngx_vslprintf(p, p + size, fmt, args);
+    va_end(args);
+
+    h->hash = 1;
+    h->key.data = (u_char *) name;
+    h->key.len = ngx_strlen(name);
+    h->value.data = p;
+    h->value.len = last - p;
+#if (nginx_version >= 1023000)
+    h->next = NULL;
+#endif
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_has_header(ngx_http_request_t *r, const char *name)
+{
+    size_t            len;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    len = ngx_strlen(name);
+    part = &r->headers_out.headers.part;
+
+    for ( ;; ) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+            if (h[i].hash != 0
+                && h[i].key.len == len
+                && ngx_strncasecmp(h[i].key.data, (u_char *) name, len) == 0)
+            {
+                return 1;
+            }
+        }
+
+        part = part->next;
+        if (part == NULL) {
+            return 0;
+        }
+    }
+}

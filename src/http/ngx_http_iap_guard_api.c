@@ -1,0 +1,686 @@
+/*
+ * The API's frame: the directive, routing, who may, reading, answering.
+ */
+
+#include <openssl/crypto.h>
+
+#include "ngx_http_iap_guard_api.h"
+
+
+/* a path, or with `named` a path and "/NAME"; one row a method */
+
+typedef struct {
+    ngx_str_t                   path;
+    unsigned                    named:1;
+    ngx_uint_t                  method;
+    ngx_http_iap_guard_call_pt  handler;
+} ngx_http_iap_guard_route_t;
+
+
+static ngx_int_t ngx_http_iap_guard_api_handler(ngx_http_request_t *r);
+static void ngx_http_iap_guard_api_path(ngx_http_request_t *r,
+    ngx_str_t *path);
+static ngx_http_iap_guard_route_t *ngx_http_iap_guard_api_route(
+    ngx_http_request_t *r, ngx_str_t *path, ngx_uint_t method,
+    ngx_str_t *name);
+static ngx_int_t ngx_http_iap_guard_api_wrong_method(ngx_http_request_t *r,
+    ngx_str_t *path);
+static ngx_int_t ngx_http_iap_guard_api_allowed(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf);
+static ngx_uint_t ngx_http_iap_guard_api_token(ngx_http_request_t *r,
+    ngx_str_t *token);
+static void ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_api_change(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_api_read_body(ngx_http_request_t *r,
+    ngx_str_t *body);
+static ngx_int_t ngx_http_iap_guard_api_index(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+static ngx_int_t ngx_http_iap_guard_api_send(ngx_http_request_t *r,
+    ngx_uint_t status, ngx_str_t *type, ngx_str_t *text);
+static ngx_table_elt_t *ngx_http_iap_guard_api_header(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
+
+
+static ngx_http_iap_guard_route_t  ngx_http_iap_guard_routes[] = {
+
+    { ngx_string(""), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_index },
+    { ngx_string("status"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_status },
+    { ngx_string("metrics"), 0, NGX_HTTP_GET,
+      ngx_http_iap_guard_api_metrics },
+    { ngx_string("guards"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_guards },
+    { ngx_string("guards"), 1, NGX_HTTP_GET, ngx_http_iap_guard_api_guard },
+    { ngx_string("guards"), 1, NGX_HTTP_PUT,
+      ngx_http_iap_guard_api_guard_put },
+    { ngx_string("bans"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_bans },
+    { ngx_string("bans"), 0, NGX_HTTP_POST,
+      ngx_http_iap_guard_api_bans_post },
+    { ngx_string("bans"), 0, NGX_HTTP_DELETE,
+      ngx_http_iap_guard_api_bans_delete },
+
+    { ngx_null_string, 0, 0, NULL }
+};
+
+
+static const struct {
+    ngx_uint_t   method;
+    const char  *name;
+} ngx_http_iap_guard_methods[] = {
+    { NGX_HTTP_GET, "GET" },
+    { NGX_HTTP_POST, "POST" },
+    { NGX_HTTP_PUT, "PUT" },
+    { NGX_HTTP_PATCH, "PATCH" },
+    { NGX_HTTP_DELETE, "DELETE" },
+    { 0, NULL }
+};
+
+
+char *
+ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_iap_guard_loc_conf_t *ilcf = conf;
+
+    ngx_str_t                       *value, file, *token;
+    ngx_http_core_loc_conf_t        *clcf;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (ilcf->api) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+#if (NGX_PCRE)
+    if (clcf->regex) {
+        return "needs a location given by a prefix, not by a regular "
+               "expression";
+    }
+#endif
+
+    if (clcf->named) {
+        return "needs a location given by a prefix, not a named one";
+    }
+
+    if (ngx_strcmp(value[1].data, "write") == 0) {
+        ilcf->api_write = 1;
+
+    } else if (ngx_strcmp(value[1].data, "read") != 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\", expected \"read\" or "
+                           "\"write\"", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
+    if (cf->args->nelts == 3) {
+
+        if (!ilcf->api_write
+            || ngx_strncmp(value[2].data, "token_file=", 11) != 0
+            || value[2].len == 11)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\", expected "
+                               "\"token_file=\" after \"write\", and none "
+                               "after \"read\"", &value[2]);
+            return NGX_CONF_ERROR;
+        }
+
+        file.data = value[2].data + 11;
+        file.len = value[2].len - 11;
+
+        token = ngx_http_iap_guard_secret_file(cf, &file);
+        if (token == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        ilcf->api_token = *token;
+
+    } else if (ilcf->api_write) {
+        return "needs \"token_file=\" for \"write\"";
+    }
+
+    ilcf->api = 1;
+    clcf->handler = ngx_http_iap_guard_api_handler;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_iap_guard_module);
+    ngx_http_iap_guard_here(cf, &imcf->api_place);
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_api_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                       rc;
+    ngx_str_t                       path;
+    ngx_uint_t                      method;
+    ngx_http_iap_guard_call_t       call;
+    ngx_http_iap_guard_route_t     *route;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    ngx_memzero(&call, sizeof(ngx_http_iap_guard_call_t));
+    ngx_http_iap_guard_api_path(r, &path);
+
+    method = r->method == NGX_HTTP_HEAD ? NGX_HTTP_GET : r->method;
+    route = ngx_http_iap_guard_api_route(r, &path, method, &call.name);
+
+    if (route == NULL) {
+        return ngx_http_iap_guard_api_wrong_method(r, &path);
+    }
+
+    if (method == NGX_HTTP_GET) {
+        rc = ngx_http_discard_request_body(r);
+
+        return rc == NGX_OK ? route->handler(r, &call) : rc;
+    }
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    rc = ngx_http_iap_guard_api_allowed(r, ilcf);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    if (r->headers_in.content_length_n > NGX_HTTP_IAP_GUARD_API_BODY_MAX) {
+        return ngx_http_iap_guard_api_error(r,
+                                            NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
+                                            "too_large",
+                                            "a body has %d bytes at most",
+                                            NGX_HTTP_IAP_GUARD_API_BODY_MAX);
+    }
+
+    rc = ngx_http_read_client_request_body(r,
+                                         ngx_http_iap_guard_api_body_handler);
+
+    return rc >= NGX_HTTP_SPECIAL_RESPONSE ? rc : NGX_DONE;
+}
+
+
+/* what stands behind the location, without a slash before it */
+
+static void
+ngx_http_iap_guard_api_path(ngx_http_request_t *r, ngx_str_t *path)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    *path = r->uri;
+
+    if (path->len >= clcf->name.len
+        && ngx_strncmp(path->data, clcf->name.data, clcf->name.len) == 0)
+    {
+        path->data += clcf->name.len;
+        path->len -= clcf->name.len;
+    }
+
+    if (path->len && path->data[0] == '/') {
+        path->data++;
+        path->len--;
+    }
+}
+
+
+static ngx_http_iap_guard_route_t *
+ngx_http_iap_guard_api_route(ngx_http_request_t *r, ngx_str_t *path,
+    ngx_uint_t method, ngx_str_t *name)
+{
+    size_t                       len;
+    ngx_http_iap_guard_route_t  *route;
+
+    for (route = ngx_http_iap_guard_routes; route->handler; route++) {
+
+        if (!(route->method & method)
+            || path->len < route->path.len
+            || ngx_strncmp(path->data, route->path.data, route->path.len) != 0)
+        {
+            continue;
+        }
+
+        len = path->len - route->path.len;
+
+        if (!route->named) {
+            if (len == 0) {
+                return route;
+            }
+
+            continue;
+        }
+
+        if (len > 1 && path->data[route->path.len] == '/') {
+            name->data = path->data + route->path.len + 1;
+            name->len = len - 1;
+            return route;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* 405 if the path has other methods, else 404 */
+
+static ngx_int_t
+ngx_http_iap_guard_api_wrong_method(ngx_http_request_t *r, ngx_str_t *path)
+{
+    u_char      buf[sizeof("GET, HEAD, POST, PUT, PATCH, DELETE")], *p;
+    ngx_str_t   name, allow;
+    ngx_uint_t  i;
+
+    p = buf;
+
+    for (i = 0; ngx_http_iap_guard_methods[i].method; i++) {
+
+        if (ngx_http_iap_guard_api_route(r, path,
+                                         ngx_http_iap_guard_methods[i].method,
+                                         &name)
+            == NULL)
+        {
+            continue;
+        }
+
+        p = ngx_sprintf(p, "%s%s", p == buf ? "" : ", ",
+                        ngx_http_iap_guard_methods[i].name);
+
+        if (ngx_http_iap_guard_methods[i].method == NGX_HTTP_GET) {
+            p = ngx_sprintf(p, ", HEAD");
+        }
+    }
+
+    if (p == buf) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_NOT_FOUND,
+                                            "not_found", "no such call");
+    }
+
+    allow.len = p - buf;
+    allow.data = ngx_pnalloc(r->pool, allow.len);
+    if (allow.data == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memcpy(allow.data, buf, allow.len);
+
+    if (ngx_http_iap_guard_api_header(r, "Allow", &allow) == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_iap_guard_api_error(r, NGX_HTTP_NOT_ALLOWED,
+                                        "method_not_allowed",
+                                        "this call takes %V", &allow);
+}
+
+
+/* NGX_DECLINED: it may change something; else the refusal has been sent */
+
+static ngx_int_t
+ngx_http_iap_guard_api_allowed(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf)
+{
+    ngx_str_t         value = ngx_string("Bearer realm=\"iap_guard\"");
+    ngx_table_elt_t  *h;
+
+    if (!ilcf->api_write) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_FORBIDDEN,
+                                            "forbidden",
+                                            "\"iap_guard_api read\" changes "
+                                            "nothing");
+    }
+
+    if (ngx_http_iap_guard_api_token(r, &ilcf->api_token)) {
+        return NGX_DECLINED;
+    }
+
+    h = ngx_http_iap_guard_api_header(r, "WWW-Authenticate", &value);
+    if (h == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->headers_out.www_authenticate = h;
+
+    return ngx_http_iap_guard_api_error(r, NGX_HTTP_UNAUTHORIZED,
+                                        "unauthorized",
+                                        "a change needs the token: "
+                                        "\"Authorization: Bearer ...\"");
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_api_token(ngx_http_request_t *r, ngx_str_t *token)
+{
+    ngx_str_t  given;
+
+    if (r->headers_in.authorization == NULL) {
+        return 0;
+    }
+
+    given = r->headers_in.authorization->value;
+
+    if (given.len < sizeof("Bearer ") - 1
+        || ngx_strncasecmp(given.data, (u_char *) "Bearer ",
+                           sizeof("Bearer ") - 1)
+           != 0)
+    {
+        return 0;
+    }
+
+    given.data += sizeof("Bearer ") - 1;
+    given.len -= sizeof("Bearer ") - 1;
+
+    while (given.len && given.data[0] == ' ') {
+        given.data++;
+        given.len--;
+    }
+
+    return given.len == token->len
+           && CRYPTO_memcmp(given.data, token->data, token->len) == 0;
+}
+
+
+static void
+ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r)
+{
+    ngx_http_finalize_request(r, ngx_http_iap_guard_api_change(r));
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_api_change(ngx_http_request_t *r)
+{
+    ngx_int_t                    rc;
+    ngx_str_t                    path, body;
+    json_error_t                 error;
+    ngx_http_iap_guard_call_t    call;
+    ngx_http_iap_guard_route_t  *route;
+
+    ngx_memzero(&call, sizeof(ngx_http_iap_guard_call_t));
+    ngx_http_iap_guard_api_path(r, &path);
+
+    route = ngx_http_iap_guard_api_route(r, &path, r->method, &call.name);
+    if (route == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_iap_guard_api_read_body(r, &body);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_iap_guard_api_error(r,
+                                            NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
+                                            "too_large",
+                                            "a body has %d bytes at most",
+                                            NGX_HTTP_IAP_GUARD_API_BODY_MAX);
+    }
+
+    if (rc != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (body.len != 0) {
+        call.body = json_loadb((char *) body.data, body.len,
+                               JSON_REJECT_DUPLICATES, &error);
+
+        if (!json_is_object(call.body)) {
+            json_decref(call.body);
+
+            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                                                "bad_request",
+                                                "the body is not a JSON "
+                                                "object");
+        }
+    }
+
+    rc = route->handler(r, &call);
+
+    json_decref(call.body);
+
+    return rc;
+}
+
+
+/* the whole body in one piece, from memory or from its file; NGX_DECLINED if
+   it is too large */
+
+static ngx_int_t
+ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, ngx_str_t *body)
+{
+    off_t         len;
+    u_char       *p;
+    size_t        size;
+    ssize_t       n;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    ngx_str_null(body);
+
+    if (r->request_body == NULL) {
+        return NGX_OK;
+    }
+
+    len = 0;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        len += ngx_buf_size(cl->buf);
+    }
+
+    if (len > NGX_HTTP_IAP_GUARD_API_BODY_MAX) {
+        return NGX_DECLINED;
+    }
+
+    p = ngx_pnalloc(r->pool, (size_t) len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    body->data = p;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        b = cl->buf;
+        size = (size_t) ngx_buf_size(b);
+
+        if (ngx_buf_in_memory(b)) {
+            p = ngx_cpymem(p, b->pos, size);
+            continue;
+        }
+
+        n = ngx_read_file(b->file, p, size, b->file_pos);
+        if (n != (ssize_t) size) {
+            return NGX_ERROR;
+        }
+
+        p += n;
+    }
+
+    body->len = p - body->data;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_api_index(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call)
+{
+    json_t                      *calls;
+    ngx_uint_t                   i;
+    ngx_http_iap_guard_route_t  *route;
+
+    calls = json_array();
+
+    for (route = ngx_http_iap_guard_routes; route->handler; route++) {
+
+        if (route->path.len == 0) {
+            continue;
+        }
+
+        for (i = 0; ngx_http_iap_guard_methods[i].method; i++) {
+
+            if (route->method & ngx_http_iap_guard_methods[i].method) {
+                (void) json_array_append_new(calls,
+                            json_sprintf("%s %s%s",
+                                         ngx_http_iap_guard_methods[i].name,
+                                         route->path.data,
+                                         route->named ? "/NAME" : ""));
+            }
+        }
+    }
+
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
+                                       json_pack("{s:o}", "calls", calls));
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_json(ngx_http_request_t *r, ngx_uint_t status,
+    json_t *json)
+{
+    char       *dump;
+    ngx_int_t   rc;
+    ngx_str_t   text, type = ngx_string("application/json");
+
+    if (json == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    dump = json_dumps(json, JSON_COMPACT);
+    json_decref(json);
+
+    if (dump == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    text.len = ngx_strlen(dump) + 1;
+    text.data = ngx_pnalloc(r->pool, text.len);
+
+    if (text.data != NULL) {
+        ngx_memcpy(text.data, dump, text.len - 1);
+        text.data[text.len - 1] = LF;
+
+        rc = ngx_http_iap_guard_api_send(r, status, &type, &text);
+    }
+
+    free(dump);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *error, const char *fmt, ...)
+{
+    u_char    buf[NGX_MAX_ERROR_STR], *last;
+    va_list   args;
+
+    va_start(args, fmt);
+    last = ngx_vslprintf(buf, buf + sizeof(buf), fmt, args);
+    va_end(args);
+
+    return ngx_http_iap_guard_api_json(r, status,
+                 json_pack("{s:s, s:o}", "error", error, "message",
+                           ngx_http_iap_guard_api_string(buf, last - buf)));
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_text(ngx_http_request_t *r, ngx_str_t *type,
+    ngx_str_t *text)
+{
+    return ngx_http_iap_guard_api_send(r, NGX_HTTP_OK, type, text);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_api_send(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_str_t *type, ngx_str_t *text)
+{
+    ngx_str_t                 no_store = ngx_string("no-store");
+    ngx_http_complex_value_t  cv;
+
+    if (ngx_http_iap_guard_api_header(r, "Cache-Control", &no_store) == NULL)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
+    cv.value = *text;
+
+    return ngx_http_send_response(r, status, type, &cv);
+}
+
+
+static ngx_table_elt_t *
+ngx_http_iap_guard_api_header(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    h->hash = 1;
+    h->key.data = (u_char *) name;
+    h->key.len = ngx_strlen(name);
+    h->value = *value;
+#if (nginx_version >= 1023000)
+    h->next = NULL;
+#endif
+
+    return h;
+}
+
+
+json_t *
+ngx_http_iap_guard_api_string(const u_char *data, size_t len)
+{
+    u_char   c, buf[NGX_MAX_ERROR_STR];
+    size_t   i;
+    json_t  *string;
+
+    string = json_stringn((const char *) data, len);
+
+    if (string != NULL) {
+        return string;
+    }
+
+    /* not UTF-8: what a client has sent is shown as far as it can be */
+
+    len = ngx_min(len, sizeof(buf));
+
+    for (i = 0; i < len; i++) {
+        c = data[i];
+        buf[i] = (c >= 0x20 && c < 0x7f) ? c : '?';
+    }
+
+    return json_stringn((char *) buf, len);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_arg(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    u_char     *dst, *src;
+    ngx_str_t   raw;
+
+    if (ngx_http_arg(r, (u_char *) name, ngx_strlen(name), &raw) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    dst = ngx_pnalloc(r->pool, raw.len);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = dst;
+    src = raw.data;
+
+    ngx_unescape_uri(&dst, &src, raw.len, 0);
+
+    value->len = dst - value->data;
+
+    return NGX_OK;
+}

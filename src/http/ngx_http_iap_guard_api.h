@@ -1,0 +1,90 @@
+/*
+ * The API: one content handler, a table of calls, JSON in and out.
+ *
+ * _api          the directive, routing, who may, reading the body, answering
+ * _api_status   status, metrics, guards
+ * _api_bans     bans
+ *
+ * A call makes its answer from copies, never under the zone's lock, and
+ * returns through ngx_http_iap_guard_api_json() or _text().
+ */
+
+#ifndef NGX_HTTP_IAP_GUARD_API_H
+#define NGX_HTTP_IAP_GUARD_API_H
+
+#include <jansson.h>
+
+#include "ngx_http_iap_guard.h"
+
+
+/* bodies of calls, and lists that they return, end here */
+#define NGX_HTTP_IAP_GUARD_API_BODY_MAX  65536
+#define NGX_HTTP_IAP_GUARD_API_LIST_MAX  10000
+
+
+typedef struct {
+    ngx_str_t  name;        /* behind the call's path: guards/NAME */
+    json_t    *body;        /* an object, or NULL without a body */
+} ngx_http_iap_guard_call_t;
+
+
+/* returns what finalizes the request */
+
+typedef ngx_int_t (*ngx_http_iap_guard_call_pt)(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+
+
+/*
+ * Sends json, whose reference it takes over, NULL included: jansson's
+ * functions all give NULL on want of memory, and so one check here is
+ * enough.
+ */
+
+ngx_int_t ngx_http_iap_guard_api_json(ngx_http_request_t *r,
+    ngx_uint_t status, json_t *json);
+
+/* {"error":error,"message":...}; the message is a format of ngx_sprintf() */
+
+ngx_int_t ngx_http_iap_guard_api_error(ngx_http_request_t *r,
+    ngx_uint_t status, const char *error, const char *fmt, ...);
+
+ngx_int_t ngx_http_iap_guard_api_text(ngx_http_request_t *r,
+    ngx_str_t *type, ngx_str_t *text);
+
+/* a string of jansson's from bytes that need not be UTF-8 */
+
+json_t *ngx_http_iap_guard_api_string(const u_char *data, size_t len);
+
+/*
+ * The decoded value of an argument.  NGX_DECLINED: there is none.
+ */
+
+ngx_int_t ngx_http_iap_guard_api_arg(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value);
+
+/* calls */
+
+ngx_int_t ngx_http_iap_guard_api_status(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_metrics(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_guards(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_guard(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_guard_put(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_bans(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_bans_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+
+/* a list of bans for `status`; at most max of them */
+
+json_t *ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r,
+    ngx_uint_t max);
+
+
+#endif /* NGX_HTTP_IAP_GUARD_API_H */

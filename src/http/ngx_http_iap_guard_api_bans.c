@@ -1,0 +1,465 @@
+/*
+ * API: bans.  {"guard":"redeem","layer":"segment","key":"203.0.113.0/24",
+ * "seconds":240}; the key of any other layer is an identity, as a client
+ * would give it, or as the list shows it.
+ */
+
+#include "ngx_http_iap_guard_api.h"
+
+
+typedef struct {
+    json_t      *list;
+    ngx_uint_t   max;
+} ngx_http_iap_guard_ban_list_t;
+
+
+typedef struct {
+    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_log_t                       *log;
+    ngx_str_t                        guard;     /* len 0: any */
+    ngx_str_t                        layer;
+    ngx_str_t                        key;
+    iap_key_t                        identity;  /* key, if it is one */
+    iap_addr_t                       addr;      /* key, if it is a prefix */
+    unsigned                         bits;
+    ngx_uint_t                       lifted;
+} ngx_http_iap_guard_ban_filter_t;
+
+
+static ngx_int_t ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban,
+    void *data);
+static ngx_int_t ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban,
+    void *data);
+static ngx_uint_t ngx_http_iap_guard_ban_matches(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_ban_filter_t *filter);
+static void ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_ban_filter_t *filter);
+static ngx_int_t ngx_http_iap_guard_ban_key(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *text, iap_key_t *key);
+static ngx_iap_slot_layer_t *ngx_http_iap_guard_ban_layer(
+    ngx_http_iap_guard_t *guard, ngx_str_t *name);
+static ngx_int_t ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
+    ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
+    ngx_uint_t seconds);
+static ngx_uint_t ngx_http_iap_guard_ban_field(json_t *body,
+    const char *name, ngx_str_t *value);
+
+
+ngx_int_t
+ngx_http_iap_guard_api_bans(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call)
+{
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
+                  ngx_http_iap_guard_api_ban_list(r,
+                                           NGX_HTTP_IAP_GUARD_API_LIST_MAX));
+}
+
+
+json_t *
+ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r, ngx_uint_t max)
+{
+    ngx_http_iap_guard_ban_list_t    bans;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    bans.list = json_array();
+    bans.max = max;
+
+    (void) ngx_iap_bans_walk(imcf->zone, ngx_http_iap_guard_ban_append,
+                             &bans);
+
+    return bans.list;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban, void *data)
+{
+    ngx_http_iap_guard_ban_list_t *bans = data;
+
+    if (json_array_size(bans->list) >= bans->max) {
+        return NGX_DONE;
+    }
+
+    (void) json_array_append_new(bans->list,
+               json_pack("{s:o, s:o, s:o, s:I}",
+                         "guard",
+                         ngx_http_iap_guard_api_string(ban->guard.data,
+                                                       ban->guard.len),
+                         "layer",
+                         ngx_http_iap_guard_api_string(ban->layer.data,
+                                                       ban->layer.len),
+                         "key",
+                         ngx_http_iap_guard_api_string(ban->key,
+                                                       ban->key_len),
+                         "seconds", (json_int_t) ban->seconds));
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_bans_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call)
+{
+    json_t                          *seconds;
+    json_int_t                       n;
+    ngx_str_t                        name, layer, key;
+    ngx_http_iap_guard_t            *guard;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    seconds = json_object_get(call->body, "seconds");
+    n = json_is_integer(seconds) ? json_integer_value(seconds) : 0;
+
+    if (json_object_size(call->body) != 4
+        || !ngx_http_iap_guard_ban_field(call->body, "guard", &name)
+        || !ngx_http_iap_guard_ban_field(call->body, "layer", &layer)
+        || !ngx_http_iap_guard_ban_field(call->body, "key", &key)
+        || n < 1
+        || (iap_ticks_t) n > NGX_IAP_BAN_MAX / IAP_TICKS_PER_SEC)
+    {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                          "bad_request", "expected {\"guard\":...,"
+                          "\"layer\":...,\"key\":...,\"seconds\":...} with a "
+                          "whole number of seconds from 1 to a year's");
+    }
+
+    guard = ngx_http_iap_guard_find(imcf, &name);
+
+    if (guard == NULL) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_NOT_FOUND,
+                                            "not_found", "no guard \"%V\"",
+                                            &name);
+    }
+
+    return ngx_http_iap_guard_ban_make(r, guard, &layer, &key,
+                                       (ngx_uint_t) n);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
+    ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
+    ngx_uint_t seconds)
+{
+    u_char                           text[IAP_ADDR_TEXT_MAX];
+    unsigned                         bits;
+    ngx_int_t                        rc;
+    ngx_str_t                        shown;
+    iap_key_t                        identity;
+    iap_addr_t                       addr;
+    iap_view_t                       view;
+    iap_ticks_t                      duration;
+    ngx_iap_slot_layer_t            *slot_layer;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    duration = seconds * IAP_TICKS_PER_SEC;
+    slot_layer = ngx_http_iap_guard_ban_layer(guard, layer);
+    view.data = key->data;
+    view.len = key->len;
+
+    if (slot_layer == NULL) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_NOT_FOUND,
+                            "not_found", "guard \"%V\" has no layer \"%V\" "
+                            "with keys", &guard->name, layer);
+    }
+
+    if (slot_layer == guard->segment_slot) {
+
+        if (!iap_addr_parse_prefix(view, &addr, &bits) || bits == 0) {
+            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                            "bad_request", "invalid key \"%V\", expected an "
+                            "address or a prefix like 203.0.113.0/24", key);
+        }
+
+        rc = ngx_iap_ban_prefix(imcf->zone, guard->slot, slot_layer, &addr,
+                                bits, duration);
+        shown.data = text;
+        shown.len = iap_addr_text(&addr, bits, text);
+
+    } else {
+
+        if (ngx_http_iap_guard_ban_key(imcf, key, &identity) != NGX_OK) {
+            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                            "bad_request", "invalid key, expected an "
+                            "identity");
+        }
+
+        view.data = identity.data;
+        view.len = identity.len;
+        rc = ngx_iap_ban_key(imcf->zone, guard->slot, slot_layer, view,
+                             duration);
+        shown.data = identity.data;
+        shown.len = identity.len;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_iap_zone_full(imcf->zone, r->connection->log);
+
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                            "unavailable",
+                                            "the zone has no room for more "
+                                            "bans");
+    }
+
+    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                  "iap_guard \"%V\" bans %V in layer \"%V\" for %ui seconds "
+                  "through the API", &guard->name, &shown, layer, seconds);
+
+    return ngx_http_iap_guard_api_json(r, rc == NGX_OK ? NGX_HTTP_CREATED
+                                                       : NGX_HTTP_OK,
+                 json_pack("{s:o, s:o, s:o, s:I}",
+                           "guard",
+                           ngx_http_iap_guard_api_string(guard->name.data,
+                                                         guard->name.len),
+                           "layer",
+                           ngx_http_iap_guard_api_string(layer->data,
+                                                         layer->len),
+                           "key",
+                           ngx_http_iap_guard_api_string(shown.data,
+                                                         shown.len),
+                           "seconds", (json_int_t) seconds));
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call)
+{
+    iap_view_t                        view;
+    ngx_http_iap_guard_ban_filter_t   filter;
+
+    ngx_memzero(&filter, sizeof(ngx_http_iap_guard_ban_filter_t));
+
+    if (ngx_http_iap_guard_api_arg(r, "guard", &filter.guard) == NGX_ERROR
+        || ngx_http_iap_guard_api_arg(r, "layer", &filter.layer) == NGX_ERROR
+        || ngx_http_iap_guard_api_arg(r, "key", &filter.key) == NGX_ERROR)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (filter.guard.len + filter.layer.len + filter.key.len == 0) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                                            "bad_request", "expected at least "
+                                            "one of \"guard=\", \"layer=\" "
+                                            "and \"key=\"");
+    }
+
+    filter.imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+    filter.log = r->connection->log;
+
+    if (filter.key.len != 0) {
+        view.data = filter.key.data;
+        view.len = filter.key.len;
+        (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
+
+        if (ngx_http_iap_guard_ban_key(filter.imcf, &filter.key,
+                                       &filter.identity)
+            != NGX_OK)
+        {
+            filter.identity.len = 0;
+        }
+    }
+
+    (void) ngx_iap_bans_walk(filter.imcf->zone, ngx_http_iap_guard_ban_lift,
+                             &filter);
+
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
+                          json_pack("{s:I}", "lifted",
+                                    (json_int_t) filter.lifted));
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban, void *data)
+{
+    ngx_http_iap_guard_ban_filter_t *filter = data;
+
+    if (!ngx_http_iap_guard_ban_matches(ban, filter)) {
+        return NGX_OK;
+    }
+
+    ngx_iap_ban_lift(filter->imcf->zone, ban->hash);
+    ngx_http_iap_guard_ban_forget(ban, filter);
+    filter->lifted++;
+
+    ngx_log_error(NGX_LOG_WARN, filter->log, 0,
+                  "iap_guard \"%V\" lifts the ban of %*s in layer \"%V\" "
+                  "through the API", &ban->guard, ban->key_len, ban->key,
+                  &ban->layer);
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_ban_matches(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_ban_filter_t *filter)
+{
+    u_char     text[IAP_ADDR_TEXT_MAX];
+    ngx_str_t  key;
+
+    if (filter->guard.len != 0
+        && (filter->guard.len != ban->guard.len
+            || ngx_memcmp(filter->guard.data, ban->guard.data,
+                          ban->guard.len)
+               != 0))
+    {
+        return 0;
+    }
+
+    if (filter->layer.len != 0
+        && (filter->layer.len != ban->layer.len
+            || ngx_memcmp(filter->layer.data, ban->layer.data,
+                          ban->layer.len)
+               != 0))
+    {
+        return 0;
+    }
+
+    if (filter->key.len == 0) {
+        return 1;
+    }
+
+    if (ban->layer.len == sizeof("segment") - 1
+        && ngx_strncmp(ban->layer.data, "segment", ban->layer.len) == 0)
+    {
+        if (filter->addr.family == IAP_ADDR_NONE) {
+            return 0;
+        }
+
+        key.data = text;
+        key.len = iap_addr_text(&filter->addr, filter->bits, text);
+
+    } else {
+        key.data = filter->identity.data;
+        key.len = filter->identity.len;
+    }
+
+    return key.len == ban->key_len
+           && ngx_memcmp(key.data, ban->key, ban->key_len) == 0;
+}
+
+
+/* the segment that a lifted ban was made of is still full: without this, its
+   next new user would bring the ban back */
+
+static void
+ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_ban_filter_t *filter)
+{
+    unsigned                      bits;
+    ngx_uint_t                    i;
+    iap_addr_t                    addr;
+    iap_hash_t                    segment;
+    iap_view_t                    view;
+    ngx_http_iap_guard_t         *guard;
+    ngx_http_iap_guard_layer_t  **layers;
+
+    guard = ngx_http_iap_guard_find(filter->imcf, &ban->guard);
+    view.data = ban->key;
+    view.len = ban->key_len;
+
+    if (guard == NULL
+        || ban->layer.data != guard->segment_slot->name
+        || !iap_addr_parse_prefix(view, &addr, &bits))
+    {
+        return;
+    }
+
+    layers = guard->layers.elts;
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+
+        if (layers[i]->kind == NGX_HTTP_IAP_GUARD_SEGMENT
+            && bits == (addr.family == IAP_ADDR_V4 ? layers[i]->ipv4
+                                                   : layers[i]->ipv6))
+        {
+            ngx_http_iap_guard_segment_keys(layers[i], &addr, NULL, &segment,
+                                            NULL);
+            ngx_iap_zone_forget(filter->imcf->zone, NGX_IAP_KIND_SEGMENTS,
+                                segment);
+        }
+    }
+}
+
+
+/* an identity, or a key text as the list shows it */
+
+static ngx_int_t
+ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_str_t *text, iap_key_t *key)
+{
+    iap_view_t  identity, secret;
+
+    if (text->len != 0
+        && text->len <= IAP_KEY_TEXT_MAX
+        && (text->data[0] == '~' || text->data[0] == '@'))
+    {
+        key->len = (uint8_t) text->len;
+        ngx_memcpy(key->data, text->data, text->len);
+
+        return NGX_OK;
+    }
+
+    identity.data = text->data;
+    identity.len = text->len;
+    secret.data = imcf->key_secret.data;
+    secret.len = imcf->key_secret.len;
+
+    return iap_key_from_identity(identity, secret, key) == IAP_KEY_OK
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_iap_slot_layer_t *
+ngx_http_iap_guard_ban_layer(ngx_http_iap_guard_t *guard, ngx_str_t *name)
+{
+    ngx_uint_t                    i;
+    ngx_http_iap_guard_layer_t  **layers;
+
+    if (name->len == sizeof("segment") - 1
+        && ngx_strncmp(name->data, "segment", name->len) == 0)
+    {
+        /* an address can be banned whether or not segments are counted */
+        return guard->segment_slot;
+    }
+
+    layers = guard->layers.elts;
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+
+        if (layers[i]->identity != NULL
+            && layers[i]->name.len == name->len
+            && ngx_strncmp(layers[i]->name.data, name->data, name->len) == 0)
+        {
+            return layers[i]->slot;
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_ban_field(json_t *body, const char *name,
+    ngx_str_t *value)
+{
+    json_t  *field;
+
+    field = json_object_get(body, name);
+
+    if (!json_is_string(field) || json_string_length(field) == 0) {
+        return 0;
+    }
+
+    value->data = (u_char *) json_string_value(field);
+    value->len = json_string_length(field);
+
+    return 1;
+}

@@ -1,0 +1,570 @@
+/*
+ * The configuration: creating and merging it, and the rule that a guard is
+ * one set of layers, wherever its name is used.
+ */
+
+#include "ngx_http_iap_guard.h"
+
+
+static ngx_int_t ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone,
+    void *data, ngx_log_t *log);
+static ngx_int_t ngx_http_iap_guard_attach(ngx_iap_zone_t *zone,
+    ngx_http_iap_guard_t *guard);
+static iap_hash_t ngx_http_iap_guard_layer_secret(ngx_iap_zone_t *zone,
+    ngx_http_iap_guard_t *guard, ngx_http_iap_guard_layer_t *layer);
+static char *ngx_http_iap_guard_merge_layers(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
+static char *ngx_http_iap_guard_register(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf);
+static ngx_http_iap_guard_t *ngx_http_iap_guard_get(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf);
+static ngx_http_iap_guard_layer_t *ngx_http_iap_guard_register_layer(
+    ngx_conf_t *cf, ngx_http_iap_guard_t *guard,
+    ngx_http_iap_guard_layer_t *layer);
+static void ngx_http_iap_guard_sort(ngx_http_iap_guard_layer_t **layers,
+    ngx_uint_t n);
+static void ngx_http_iap_guard_warn(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
+
+
+void *
+ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_main_conf_t));
+    if (imcf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     imcf->zone = NULL;
+     *     imcf->key_secret = { 0, NULL };
+     *     imcf->api_place = { { 0, NULL }, 0 };
+     */
+
+    if (ngx_array_init(&imcf->guards, cf->pool, 4,
+                       sizeof(ngx_http_iap_guard_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return imcf;
+}
+
+
+void *
+ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_iap_guard_loc_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_loc_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     conf->name = { 0, NULL };
+     *     conf->place = { { 0, NULL }, 0 };
+     *     conf->own = NULL;
+     *     conf->layers = NULL;
+     *     conf->answers = { NULL, ... };
+     *     conf->guard = NULL;
+     *     conf->checks = NULL;
+     *     conf->nchecks = 0;
+     *     conf->exempts = 0;
+     *     conf->answers_early = { 0, NULL };
+     *     conf->api = 0;
+     *     conf->api_write = 0;
+     *     conf->api_token = { 0, NULL };
+     */
+
+    conf->enable = NGX_CONF_UNSET;
+    conf->dry_run = NGX_CONF_UNSET;
+    conf->status = NGX_CONF_UNSET_UINT;
+
+    return conf;
+}
+
+
+char *
+ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_iap_guard_loc_conf_t *prev = parent;
+    ngx_http_iap_guard_loc_conf_t *conf = child;
+
+    ngx_uint_t  i;
+
+    if (conf->enable == NGX_CONF_UNSET) {
+        conf->enable = prev->enable;
+        conf->name = prev->name;
+        conf->place = prev->place;
+        conf->dry_run = prev->dry_run;
+        conf->status = prev->status;
+    }
+
+    for (i = 0; i < NGX_HTTP_IAP_GUARD_ANSWER_COUNT; i++) {
+        if (conf->answers[i] == NULL) {
+            conf->answers[i] = prev->answers[i];
+        }
+    }
+
+    if (ngx_http_iap_guard_merge_layers(cf, prev, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->enable == 1
+        && ngx_http_iap_guard_register(cf, conf) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_http_iap_guard_warn(cf, prev, conf);
+
+    return NGX_CONF_OK;
+}
+
+
+/* a layer is inherited unless this level has it, "off" included; segments
+   are one layer, whatever their levels */
+
+static char *
+ngx_http_iap_guard_merge_layers(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf)
+{
+    ngx_uint_t                    i, k, nown;
+    ngx_array_t                  *inherited;
+    ngx_http_iap_guard_layer_t  **own, **from, **to;
+
+    /* the http level itself is never merged: what it has is its own */
+    inherited = prev->layers ? prev->layers : prev->own;
+
+    if (conf->own == NULL) {
+        conf->layers = inherited;
+        return NGX_CONF_OK;
+    }
+
+    conf->layers = ngx_array_create(cf->pool, 8, sizeof(*to));
+    if (conf->layers == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    own = conf->own->elts;
+    nown = conf->own->nelts;
+
+    for (i = 0; inherited && i < inherited->nelts; i++) {
+        from = (ngx_http_iap_guard_layer_t **) inherited->elts + i;
+
+        for (k = 0; k < nown; k++) {
+            if (ngx_http_iap_guard_layer_is(*from, own[k])
+                || ((*from)->kind == NGX_HTTP_IAP_GUARD_SEGMENT
+                    && own[k]->kind == NGX_HTTP_IAP_GUARD_SEGMENT))
+            {
+                break;
+            }
+        }
+
+        if (k == nown) {
+            to = ngx_array_push(conf->layers);
+            if (to == NULL) {
+                return NGX_CONF_ERROR;
+            }
+
+            *to = *from;
+        }
+    }
+
+    for (k = 0; k < nown; k++) {
+        to = ngx_array_push(conf->layers);
+        if (to == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *to = own[k];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* enters what is in force here into the guard of this name, and fills
+   conf->checks with the guard's own copies, in order of evaluation */
+
+static char *
+ngx_http_iap_guard_register(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf)
+{
+    ngx_uint_t                    i, n, user, segment;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_iap_guard_layer_t  **layers, *layer;
+
+    conf->guard = ngx_http_iap_guard_get(cf, conf);
+    if (conf->guard == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    n = conf->layers ? conf->layers->nelts : 0;
+    layers = conf->layers ? conf->layers->elts : NULL;
+    user = 0;
+    segment = 0;
+
+    conf->checks = ngx_palloc(cf->pool, (n + 1) * sizeof(*conf->checks));
+    if (conf->checks == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+
+        if (layers[i]->off) {
+            continue;
+        }
+
+        layer = ngx_http_iap_guard_register_layer(cf, conf->guard, layers[i]);
+        if (layer == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        conf->checks[conf->nchecks++] = layer;
+
+        if (layer->kind == NGX_HTTP_IAP_GUARD_USER) {
+            user = 1;
+        }
+
+        if (layer->kind == NGX_HTTP_IAP_GUARD_SEGMENT) {
+            segment = 1;
+            conf->exempts |= layer->exempt != NULL;
+        }
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* what a server hands down to its locations need not be whole */
+
+    if (segment && !user && clcf->locations == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "guard \"%V\" of %V:%ui has \"iap_guard_segment\" "
+                      "without \"iap_guard_user\": it would have no users to "
+                      "count", &conf->name, &conf->place.file,
+                      conf->place.line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->nchecks > IAP_CHECKS_MAX) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "guard \"%V\" of %V:%ui has %ui layers, expected %d at "
+                      "most", &conf->name, &conf->place.file,
+                      conf->place.line, conf->nchecks, IAP_CHECKS_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_http_iap_guard_sort(conf->checks, conf->nchecks);
+
+    return NGX_CONF_OK;
+}
+
+
+/* the guard of conf->name, made if it is new; its own parameters must be the
+   same wherever they stand */
+
+static ngx_http_iap_guard_t *
+ngx_http_iap_guard_get(ngx_conf_t *cf, ngx_http_iap_guard_loc_conf_t *conf)
+{
+    ngx_http_iap_guard_t            *guard, **slot;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_iap_guard_module);
+
+    guard = ngx_http_iap_guard_find(imcf, &conf->name);
+
+    if (guard != NULL) {
+
+        if (guard->dry_run != conf->dry_run || guard->status != conf->status)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "guard \"%V\" has other parameters in %V:%ui than "
+                          "in %V:%ui: a guard is the same wherever it is used",
+                          &conf->name, &conf->place.file, conf->place.line,
+                          &guard->place.file, guard->place.line);
+            return NULL;
+        }
+
+        return guard;
+    }
+
+    guard = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_t));
+    slot = ngx_array_push(&imcf->guards);
+
+    if (guard == NULL
+        || slot == NULL
+        || ngx_array_init(&guard->layers, cf->pool, 8,
+                          sizeof(ngx_http_iap_guard_layer_t *))
+           != NGX_OK)
+    {
+        return NULL;
+    }
+
+    guard->name = conf->name;
+    guard->place = conf->place;
+    guard->dry_run = conf->dry_run;
+    guard->status = conf->status;
+    *slot = guard;
+
+    return guard;
+}
+
+
+static ngx_http_iap_guard_layer_t *
+ngx_http_iap_guard_register_layer(ngx_conf_t *cf, ngx_http_iap_guard_t *guard,
+    ngx_http_iap_guard_layer_t *layer)
+{
+    ngx_uint_t                    i;
+    ngx_http_iap_guard_layer_t  **known, *copy;
+
+    known = guard->layers.elts;
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+
+        if (!ngx_http_iap_guard_layer_is(known[i], layer)) {
+            continue;
+        }
+
+        if (ngx_http_iap_guard_layer_equal(known[i], layer)) {
+            return known[i];
+        }
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "layer \"%V\" of guard \"%V\" has other parameters in "
+                      "%V:%ui than in %V:%ui: a guard is the same wherever it "
+                      "is used",
+                      &layer->name, &guard->name,
+                      &layer->place.file, layer->place.line,
+                      &known[i]->place.file, known[i]->place.line);
+        return NULL;
+    }
+
+    copy = ngx_palloc(cf->pool, sizeof(ngx_http_iap_guard_layer_t));
+    known = ngx_array_push(&guard->layers);
+
+    if (copy == NULL || known == NULL) {
+        return NULL;
+    }
+
+    *copy = *layer;
+    *known = copy;
+
+    return copy;
+}
+
+
+/* by kind; what has the same kind stays in the order of the configuration */
+
+static void
+ngx_http_iap_guard_sort(ngx_http_iap_guard_layer_t **layers, ngx_uint_t n)
+{
+    ngx_uint_t                   i, k;
+    ngx_http_iap_guard_layer_t  *layer;
+
+    for (i = 1; i < n; i++) {
+        layer = layers[i];
+
+        for (k = i; k > 0 && layers[k - 1]->kind > layer->kind; k--) {
+            layers[k] = layers[k - 1];
+        }
+
+        layers[k] = layer;
+    }
+}
+
+
+static void
+ngx_http_iap_guard_warn(ngx_conf_t *cf, ngx_http_iap_guard_loc_conf_t *prev,
+    ngx_http_iap_guard_loc_conf_t *conf)
+{
+    ngx_str_t                  what;
+    ngx_uint_t                 server;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    server = clcf->name.len == 0 && !clcf->noname;
+
+    ngx_http_iap_guard_answers_early(cf, &what);
+
+    /* what answers on the server's level does so for all its locations */
+    conf->answers_early = server ? what : prev->answers_early;
+
+    /* a guard that is inherited from there has been warned of there */
+
+    if (what.len == 0
+        && (conf->place.file.data != prev->place.file.data
+            || conf->place.line != prev->place.line))
+    {
+        what = conf->answers_early;
+    }
+
+    if (conf->guard != NULL && what.len != 0) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%V\" in %s \"%V\" answers before guard \"%V\" of "
+                      "%V:%ui could decide", &what,
+                      server ? "the server with" : "location", &clcf->name,
+                      &conf->name, &conf->place.file, conf->place.line);
+    }
+
+    if (conf->own != NULL && conf->enable == NGX_CONF_UNSET && !server) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "layers in location \"%V\" have no effect there, "
+                      "because no \"iap_guard\" is in force",
+                      &clcf->name);
+    }
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
+{
+    ngx_str_t                        name;
+    ngx_http_iap_guard_t           **guards;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_iap_guard_module);
+    guards = imcf->guards.elts;
+
+    if (imcf->zone == NULL && imcf->guards.nelts != 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "guard \"%V\" of %V:%ui needs \"iap_guard_zone\" in "
+                      "\"http\"", &guards[0]->name, &guards[0]->place.file,
+                      guards[0]->place.line);
+        return NGX_ERROR;
+    }
+
+    if (imcf->zone == NULL && imcf->api_place.line != 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"iap_guard_api\" of %V:%ui needs \"iap_guard_zone\" "
+                      "in \"http\"", &imcf->api_place.file,
+                      imcf->api_place.line);
+        return NGX_ERROR;
+    }
+
+    if (imcf->zone != NULL) {
+        imcf->zone->nslots = imcf->guards.nelts;
+        imcf->zone->ready = ngx_http_iap_guard_zone_ready;
+        imcf->zone->data = imcf;
+    }
+
+    ngx_str_set(&name, "request_id");
+
+    imcf->request_id = ngx_http_get_variable_index(cf, &name);
+
+    return imcf->request_id == NGX_ERROR ? NGX_ERROR : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
+    ngx_log_t *log)
+{
+    ngx_http_iap_guard_main_conf_t *imcf = data;
+
+    ngx_uint_t              i;
+    ngx_http_iap_guard_t  **guards;
+
+    guards = imcf->guards.elts;
+
+    for (i = 0; i < imcf->guards.nelts; i++) {
+
+        if (ngx_http_iap_guard_attach(zone, guards[i]) != NGX_OK) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "iap_guard zone \"%V\" has no room for guard \"%V\" "
+                          "and its layers, besides those it has had before: "
+                          "expected a larger zone, or a restart",
+                          &zone->name, &guards[i]->name);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_attach(ngx_iap_zone_t *zone, ngx_http_iap_guard_t *guard)
+{
+    ngx_str_t                     ban = ngx_string("ban");
+    ngx_str_t                     segment = ngx_string("segment");
+    ngx_uint_t                    i;
+    ngx_http_iap_guard_layer_t  **layers;
+
+    guard->slot = ngx_iap_slot_get(zone, &guard->name);
+    if (guard->slot == NULL) {
+        return NGX_ERROR;
+    }
+
+    guard->ban_slot = ngx_iap_slot_layer(zone, guard->slot, &ban);
+    guard->segment_slot = ngx_iap_slot_layer(zone, guard->slot, &segment);
+
+    if (guard->ban_slot == NULL || guard->segment_slot == NULL) {
+        return NGX_ERROR;
+    }
+
+    layers = guard->layers.elts;
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+        layers[i]->secret = ngx_http_iap_guard_layer_secret(zone, guard,
+                                                            layers[i]);
+        layers[i]->slot = ngx_iap_slot_layer(zone, guard->slot,
+                                             &layers[i]->name);
+        if (layers[i]->slot == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Every layer hashes with a secret of its own, so that one identity is
+ * another key in each.  A segment's also depends on its window: entries of
+ * another length of parts would be misread, and pass by themselves.
+ */
+
+static iap_hash_t
+ngx_http_iap_guard_layer_secret(ngx_iap_zone_t *zone,
+    ngx_http_iap_guard_t *guard, ngx_http_iap_guard_layer_t *layer)
+{
+    u_char      buf[NGX_IAP_GUARD_NAME_MAX + NGX_IAP_LAYER_NAME_MAX
+                    + 2 * NGX_INT64_LEN + sizeof("///")];
+    iap_view_t  view;
+
+    view.data = buf;
+    view.len = ngx_sprintf(buf, "%V/%V/%ud/%uL", &guard->name, &layer->name,
+                           layer->ipv4, layer->distinct.part)
+               - buf;
+
+    return iap_hash(zone->head->secret, view);
+}
+
+
+ngx_http_iap_guard_t *
+ngx_http_iap_guard_find(ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name)
+{
+    ngx_uint_t              i;
+    ngx_http_iap_guard_t  **guards;
+
+    guards = imcf->guards.elts;
+
+    for (i = 0; i < imcf->guards.nelts; i++) {
+
+        if (guards[i]->name.len == name->len
+            && ngx_strncmp(guards[i]->name.data, name->data, name->len) == 0)
+        {
+            return guards[i];
+        }
+    }
+
+    return NULL;
+}

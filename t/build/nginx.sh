@@ -1,0 +1,217 @@
+# The module, and the nginx that it is tested with.  Read by build.sh.
+
+DEBIAN_NGINX_SRC=/usr/share/nginx/src
+
+# nginx's own flags are -W -Wall -Wpointer-arith -Wno-unused-parameter
+# -Werror.  -Werror must not be among the flags given to configure: they go
+# into its feature tests, too, which would then find nothing.
+
+MODULE_CFLAGS="-O2 -g -Wall -Wextra -fstack-protector-strong"
+ASAN_CFLAGS="-O1 -g -Wall -Wextra -fsanitize=address -fno-omit-frame-pointer"
+
+# what the suites need; threads are for parts to come
+
+SOURCE_FLAGS="--with-compat --with-debug --with-threads
+    --with-http_ssl_module --with-http_v2_module --with-http_realip_module
+    --with-http_auth_request_module --with-http_stub_status_module"
+
+
+# What makes a configuration stale: another nginx, other flags, a changed
+# `config`, a source file more or less.
+
+configuration_of() {
+    local src=$1
+    shift
+
+    {
+        printf '%s\n' "$src" "$@"
+        cat "$src/src/core/nginx.h" config
+        cc --version
+        ls ngx_http_iap_guard_module.c src/*/*.[ch] lua/*.lua 2>/dev/null || true
+    } | cksum
+}
+
+
+nginx_version_of() {
+    sed -n 's/^#define NGINX_VERSION *"\(.*\)"/\1/p' "$1/src/core/nginx.h"
+}
+
+
+# configure_in TREE OBJS FLAG...: runs TREE's configure for TREE/OBJS unless
+# that has been done with the same flags.
+
+configure_in() {
+    local tree=$1 objs=$2 configure=./configure stamp log
+    shift 2
+
+    stamp=$(configuration_of "$tree" "$objs" "$@")
+    log=$tree/$objs.log
+
+    if [ "$(cat "$tree/$objs.stamp" 2>/dev/null)" = "$stamp" ]; then
+        return
+    fi
+
+    [ -e "$tree/configure" ] || configure=auto/configure
+
+    say "configuring nginx $(nginx_version_of "$tree") in ${tree#"$ROOT/"}"
+    rm -rf "${tree:?}/$objs" "$tree/$objs.stamp"
+
+    # LeakSanitizer would make configure's test programs fail, where it has
+    # no /proc to look into
+
+    (cd "$tree" && ASAN_OPTIONS=detect_leaks=0 \
+        $configure --builddir="$objs" "$@") > "$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        die "nginx's configure failed; all its words are in $log"
+    }
+
+    printf '%s\n' "$stamp" > "$tree/$objs.stamp"
+}
+
+
+# make_in TREE OBJS TARGET: silent when it works
+
+make_in() {
+    make -s -C "$1" -j "$JOBS" -f "$2/Makefile" "$3" \
+        || die "the build of $1/$2 failed"
+}
+
+
+# A running nginx has the old file mapped: it is replaced, never rewritten.
+
+place() {
+    cmp -s "$1" "$2" && return
+    mkdir -p "$(dirname "$2")"
+    cp "$1" "$2.new"
+    mv "$2.new" "$2"
+}
+
+
+# copy_tree FROM TO: modification times stay, so make knows what is new
+
+copy_tree() {
+    mkdir -p "$2"
+    tar -C "$1" --exclude=.git --exclude=./objs -cf - . | tar -C "$2" -xf -
+}
+
+
+# For the nginx that is installed: Debian's nginx-dev has the headers, the
+# configure script, and in conf_flags the flags its nginx was built with.
+
+build_installed() {
+    local tree=$BUILD/dynamic
+
+    [ -e $DEBIAN_NGINX_SRC/conf_flags ] \
+        || die "no $DEBIAN_NGINX_SRC/conf_flags (Debian: apt-get install" \
+               "nginx-dev); elsewhere use NGINX_SRC=/path/to/nginx"
+
+    mkdir -p "$tree"
+    if ! cmp -s $DEBIAN_NGINX_SRC/src/core/nginx.h "$tree/src/core/nginx.h"
+    then
+        rm -rf "$tree"
+        copy_tree $DEBIAN_NGINX_SRC "$tree"
+    fi
+
+    # conf_flags is bash, and sets this array
+
+    local NGX_CONF_FLAGS=()
+    . "$DEBIAN_NGINX_SRC/conf_flags"
+
+    configure_in "$tree" objs "${NGX_CONF_FLAGS[@]}" \
+        --with-cc-opt="$MODULE_CFLAGS" --add-dynamic-module="$ROOT"
+    make_in "$tree" objs modules
+    place "$tree/objs/$MODULE_SO" "$BUILD/$MODULE_SO"
+}
+
+
+# For a source tree: nginx and the dynamic module, and nginx with the module
+# in it.
+
+build_source_tree() {
+    local src version out tree
+
+    src=$(cd "$1" && pwd) || die "NGINX_SRC=$1 is no folder"
+    [ -e "$src/src/core/nginx.h" ] || die "NGINX_SRC=$1 has no nginx source"
+
+    version=$(nginx_version_of "$src")
+    out=$BUILD/src-$version
+    tree=$out/tree
+
+    copy_tree "$src" "$tree"
+
+    # shellcheck disable=SC2086
+    configure_in "$tree" objs-dynamic $SOURCE_FLAGS \
+        --with-cc-opt="$MODULE_CFLAGS" --add-dynamic-module="$ROOT"
+    make_in "$tree" objs-dynamic build
+
+    # shellcheck disable=SC2086
+    configure_in "$tree" objs-static $SOURCE_FLAGS \
+        --with-cc-opt="$MODULE_CFLAGS" --add-module="$ROOT"
+    make_in "$tree" objs-static build
+
+    place "$tree/objs-dynamic/nginx" "$out/nginx"
+    place "$tree/objs-dynamic/$MODULE_SO" "$out/$MODULE_SO"
+    place "$tree/objs-static/nginx" "$out/nginx-static"
+
+    printf '%s\n' "$out/nginx" "$out/$MODULE_SO" "$out/nginx-static"
+}
+
+
+# The version of nginx that is installed, as vanilla source with
+# AddressSanitizer, and with NGX_DEBUG_PALLOC, which makes each allocation
+# from a pool one of its own that AddressSanitizer can watch.
+
+ASAN_REPORTS=$BUILD/asan/reports
+
+build_asan() {
+    local version tree=$BUILD/asan/tree
+
+    version=$(nginx -v 2>&1 | sed 's|.*nginx/\([0-9.]*\).*|\1|')
+    mkdir -p "$ASAN_REPORTS"
+    chmod 1777 "$ASAN_REPORTS"
+
+    if [ "$(nginx_version_of "$tree" 2> /dev/null)" != "$version" ]; then
+        rm -rf "$tree"
+        fetch_nginx_source "$version" "$tree"
+    fi
+
+    asan_options
+
+    # shellcheck disable=SC2086
+    configure_in "$tree" objs $SOURCE_FLAGS \
+        --with-cc-opt="$ASAN_CFLAGS -DNGX_DEBUG_PALLOC=1" \
+        --with-ld-opt="-fsanitize=address $BUILD/asan/options.o" \
+        --add-dynamic-module="$ROOT"
+    make_in "$tree" objs build
+
+    place "$tree/objs/nginx" "$BUILD/asan/nginx"
+    place "$tree/objs/$MODULE_SO" "$BUILD/asan/$MODULE_SO"
+}
+
+
+# The options are built in: nginx hands its environment neither to workers'
+# successors after a binary upgrade, nor do tests have to know them.  Reports
+# go into files, for the error log of a test is gone with the test.  A failed
+# process aborts, which the master calls an alert.
+
+asan_options() {
+    local source=$BUILD/asan/options.c
+
+    cat > "$source.tmp" << END
+const char *__asan_default_options(void);
+
+const char *
+__asan_default_options(void)
+{
+    return "detect_leaks=0:abort_on_error=1:disable_coredump=1"
+           ":detect_stack_use_after_return=1:strict_string_checks=1"
+           ":log_path=$ASAN_REPORTS/asan";
+}
+END
+
+    place "$source.tmp" "$source"
+    rm -f "$source.tmp"
+
+    [ "$BUILD/asan/options.o" -nt "$source" ] \
+        || cc -O1 -c -o "$BUILD/asan/options.o" "$source"
+}

@@ -1,0 +1,278 @@
+# The tests.  Read by build.sh.
+#
+# A suite is run by prove, so that what it prints ends in prove's own words;
+# then one table tells of all of them.  A suite that ran no test has failed.
+
+ALL_SUITES="unit lint perl plain asan hup http2 load"
+
+TEST_OUT=$BUILD/test
+
+# Test::Nginx mostly waits
+TEST_JOBS=${TEST_JOBS:-$JOBS}
+
+UNIT_CFLAGS="-std=gnu11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer"
+UNIT_CFLAGS+=" -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+UNIT_LIBS="-lcrypto -lm"
+
+RESULTS=()
+SUITE_ENV=()
+
+
+# run_suite NAME PROVE-ARGUMENT...: runs it, shows what it prints, and notes
+# the result.
+
+run_suite() {
+    local name=$1 log=$TEST_OUT/$1.log start=$SECONDS rc=0 files tests result
+    shift
+
+    mkdir -p "$TEST_OUT"
+    say "suite $name"
+
+    env "${SUITE_ENV[@]}" prove --failures --comments "$@" \
+        2>&1 < /dev/null | tee "$log" || rc=1
+
+    # "Files=2, Tests=17, ..."
+
+    read -r files tests < <(
+        sed -n 's/^Files=\([0-9]*\), Tests=\([0-9]*\),.*/\1 \2/p' "$log" \
+            | tail -n 1
+        echo "0 0")
+
+    result=pass
+    if [ $rc != 0 ]; then
+        result=FAIL
+    elif [ "$tests" = 0 ]; then
+        result="FAIL: ran no test"
+        rc=1
+    fi
+
+    note_result "$name" "$files" "$tests" "$((SECONDS - start))" "$result"
+    return $rc
+}
+
+
+note_result() {
+    RESULTS+=("$(printf '%-8s %6s %7s %6s   %s' "$@")")
+}
+
+# of the suite that ran last
+
+replace_result() {
+    RESULTS[-1]="${RESULTS[-1]:0:33}$1"
+}
+
+
+print_results() {
+    printf '\n%-8s %6s %7s %6s   %s\n' suite files tests sec result
+    printf '%s\n' "${RESULTS[@]}"
+}
+
+
+# What a suite runs is built before any suite runs, for bash's `set -e` does
+# not hold in a function whose result is looked at.
+
+prepare() {
+    local suite=$1
+    shift
+
+    case $suite in
+        unit)
+            locked build_unit "$@" ;;
+        asan)
+            locked build_asan ;;
+        http2)
+            curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
+            locked build_installed ;;
+        plain | hup | load)
+            locked build_installed ;;
+    esac
+}
+
+
+# src/core is compiled once, into objects that all test programs share
+
+build_unit() {
+    local programs
+    mapfile -t programs < <(unit_programs "$@")
+
+    mkdir -p "$BUILD/unit"
+    CFLAGS=$UNIT_CFLAGS LIBS=$UNIT_LIBS \
+        make -s -j "$JOBS" -f t/build/unit.mk OUT="$BUILD/unit" "${programs[@]}" \
+        || die "the unit tests do not compile"
+}
+
+unit_programs() {
+    local file
+
+    for file in "$@"; do
+        echo "$BUILD/unit/$(basename "$file" .c)"
+    done
+}
+
+
+suite_unit() {
+    local programs
+    mapfile -t programs < <(unit_programs "$@")
+
+    run_suite unit --exec '' "${programs[@]}"
+}
+
+
+suite_lint() {
+    run_suite lint "$@"
+}
+
+
+# tests of what the tests are made of
+
+suite_perl() {
+    run_suite perl -It/lib "$@"
+}
+
+
+# test_nginx NAME FILE...: the same files each time; what differs is in the
+# environment
+
+test_nginx() {
+    local name=$1
+    shift
+
+    SUITE_ENV+=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
+    run_suite "$name" -j "$TEST_JOBS" \
+        --exec "perl t/build/slot.pl $TEST_OUT" "$@"
+}
+
+
+suite_plain() {
+    use_installed
+    test_nginx plain "$@"
+}
+
+
+suite_hup() {
+    use_installed
+    SUITE_ENV=(TEST_NGINX_USE_HUP=1)
+    test_nginx hup "$@"
+}
+
+
+suite_http2() {
+    use_installed
+    SUITE_ENV=(TEST_NGINX_USE_HTTP2=1 SLOT_PERL=-MIapHttp2Listen)
+    test_nginx http2 "$@"
+}
+
+
+# Everything takes longer here.  A report of AddressSanitizer fails the suite
+# also where no test looked: it may come when nginx ends.
+
+suite_asan() {
+    local rc=0
+
+    use_asan
+    rm -f "$ASAN_REPORTS"/*
+    SUITE_ENV=(TEST_NGINX_TIMEOUT=10 TEST_NGINX_SLEEP=0.05)
+    test_nginx asan "$@" || rc=1
+    no_asan_reports asan || rc=1
+
+    return $rc
+}
+
+
+no_asan_reports() {
+    local report n=0
+
+    for report in "$ASAN_REPORTS"/*; do
+        [ -e "$report" ] || return 0
+
+        n=$((n + 1))
+        [ $n -gt 3 ] || sed '/^SUMMARY/q' "$report"
+    done
+
+    replace_result "FAIL: $n reports in ${ASAN_REPORTS#"$ROOT/"}"
+    return 1
+}
+
+
+# Whole machines of servers and clients, one after the other: they measure.
+
+suite_load() {
+    use_installed
+    SUITE_ENV=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
+    run_suite load --exec "perl -It/lib" "$@"
+}
+
+
+use_installed() {
+    NGINX=$(command -v nginx)
+    MODULE=$BUILD/$MODULE_SO
+    SUITE_ENV=()
+}
+
+
+use_asan() {
+    NGINX=$BUILD/asan/nginx
+    MODULE=$BUILD/asan/$MODULE_SO
+    SUITE_ENV=()
+}
+
+
+# files_of SUITE FILE...: those of the files that belong to the suite.  A
+# pattern that matched no file is none.
+
+files_of() {
+    local suite=$1 file
+    shift
+
+    for file in "$@"; do
+        [ -e "$file" ] || continue
+
+        case $suite:$file in
+            unit:t/unit/ut_*.c)     echo "$file" ;;
+            load:t/load/*.pl)       echo "$file" ;;
+            lint:t/build/lint*.t)   echo "$file" ;;
+            *:t/build/lint*.t)      ;;
+            perl:t/*/*.t)           echo "$file" ;;
+            *:t/*/*.t)              ;;
+            plain:t/*.t)            echo "$file" ;;
+            asan:t/*.t)             echo "$file" ;;
+            hup:t/*.t)              echo "$file" ;;
+            http2:t/*.t)            echo "$file" ;;
+        esac
+    done
+}
+
+
+# run_suites [FILE...]: those in SUITES, else all; with files, those that the
+# files belong to.  A suite without files has failed, or it would be missed.
+
+run_suites() {
+    local suite files named=$# failed=0
+
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl
+
+    for suite in ${SUITES:-$ALL_SUITES}; do
+        declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""
+        mapfile -t files < <(files_of "$suite" "$@")
+
+        if [ ${#files[@]} -gt 0 ]; then
+            prepare "$suite" "${files[@]}"
+        fi
+    done
+
+    for suite in ${SUITES:-$ALL_SUITES}; do
+        mapfile -t files < <(files_of "$suite" "$@")
+
+        if [ ${#files[@]} -gt 0 ]; then
+            "suite_$suite" "${files[@]}" || failed=1
+
+        elif [ "$named" = 0 ]; then
+            note_result "$suite" 0 0 0 "FAIL: no files"
+            failed=1
+        fi
+    done
+
+    [ ${#RESULTS[@]} -gt 0 ] || die "no suite has these files: $*"
+    print_results
+    return $failed
+}

@@ -1,0 +1,178 @@
+#!/usr/bin/perl
+
+# The demo: a site with the module, honest users, three attacks, and a table
+# of who got through.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib $FindBin::Bin, "$FindBin::Bin/../lib";
+
+use Cwd qw(abs_path);
+use Getopt::Long;
+
+use DemoReport;
+use DemoSenders;
+use DemoSite;
+use DemoTraffic;
+
+my $USAGE = <<"EOF";
+usage: demo.pl [--module=FILE] [--nginx=FILE] [--once] [--keep]
+
+    --module=FILE  the dynamic module; not given: nginx was built with it
+    --nginx=FILE   the nginx binary (/usr/sbin/nginx)
+    --once         end after the table, with 0 if it is what it should be
+    --keep         leave the scratch folder
+EOF
+
+my $signal;         # that asked us to stop
+
+$| = 1;
+exit main();
+
+
+sub main {
+    my %options = (nginx => '/usr/sbin/nginx');
+
+    my $understood = GetOptions(\%options, 'module=s', 'nginx=s', 'once',
+                                'keep', 'help') && !@ARGV;
+
+    if (!$understood || $options{help}) {
+        print { $understood ? *STDOUT : *STDERR } $USAGE;
+        return $understood ? 0 : 2;
+    }
+
+    foreach my $file (grep { defined } @options{qw(module nginx)}) {
+        $file = abs_path($file) || $file;
+    }
+
+    local @SIG{qw(INT TERM HUP)} = (sub { $signal = shift }) x 3;
+
+    my $site = DemoSite->new(%options);
+    my $rc   = eval { run($site, $options{once}) };
+    my $error = $@;
+
+    # a second Ctrl-C must not leave anything running
+
+    local @SIG{qw(INT TERM HUP)} = ('IGNORE') x 3;
+
+    $site->stop;
+    print 'left in ', $site->folder, "\n" if $options{keep};
+
+    return $rc if defined $rc;
+
+    print STDERR "\ndemo: $error";
+    return 1;
+}
+
+
+sub run {
+    my ($site, $once) = @_;
+
+    $site->start;
+    print 'the module in ', $site->version, ' at ', $site->url('/'),
+          ", all files in ", $site->folder, "\n\n";
+
+    my $rows = attack($site);
+
+    print "\n", DemoReport::table($rows), "\n";
+
+    my $rc = judge(DemoReport::findings($rows, $site));
+
+    return $rc if $once;
+
+    print invitation($site);
+
+    until ($signal) {
+        sleep 1;
+        $site->check;
+    }
+
+    print "\nstopping\n";
+    return $rc;
+}
+
+
+sub attack {
+    my ($site) = @_;
+
+    my $traffic = DemoTraffic->new(
+        port  => $site->port,
+        kinds => \%DemoSenders::KINDS,
+        look  => sub { die "stopped by SIG$signal\n" if $signal });
+
+    my $phases = @DemoSenders::PHASES;
+
+    foreach my $n (1 .. $phases) {
+        my $phase = $DemoSenders::PHASES[$n - 1];
+
+        print "$n/$phases  $phase->{title}, while honest users come ... ";
+        printf "%.1f s\n", $traffic->play($phase);
+
+        $site->check;
+    }
+
+    return $traffic->rows;
+}
+
+
+sub judge {
+    my @findings = @_;
+    my @wrong = grep { !$_->[0] } @findings;
+
+    foreach my $finding (@findings) {
+        print $finding->[0] ? '  ok     ' : '  WRONG  ', $finding->[1], "\n";
+    }
+
+    print "\n", @wrong ? 'NOT what it should be: ' . @wrong . ' of '
+                         . @findings . " findings are wrong\n"
+                       : "all is what it should be\n";
+
+    return @wrong ? 1 : 0;
+}
+
+
+sub invitation {
+    my ($site) = @_;
+    my $api    = $site->url('/iap_guard');
+    my $redeem = $site->url('/v1/redeem');
+    my $verify = $site->url('/v1/verify');
+    my $apple  = $site->apple->url('/_control');
+    my $bearer = "-H 'Authorization: Bearer " . $site->token . "'";
+    my $banned = DemoSenders::ATTACKED_SEGMENT;
+
+    return <<"EOF";
+
+It stays up until Ctrl-C.  Try, in another terminal:
+
+  redeem; the fourth time in a minute `user` says no, and when to come back
+    curl -i $redeem -H 'X-User-Id: ann' -H 'X-Device-Id: d1' -d '{"code":"SPRING"}'
+
+  redeem from the banned segment
+    curl -i $redeem -H 'X-User-Id: bob' -H 'X-Forwarded-For: $banned.99' -d '{}'
+
+  look: state, metrics, bans
+    curl $api/status
+    curl $api/metrics
+    curl $api/bans
+
+  lift the ban
+    curl -X DELETE $bearer '$api/bans?guard=redeem&layer=segment&key=$banned.0/24'
+
+  the kill switch: off, and on again
+    curl -X PUT $bearer $api/guards/redeem -d '{"mode":"off"}'
+    curl -X PUT $bearer $api/guards/redeem -d '{"mode":"on"}'
+
+  verify a purchase, and make Apple sick: slow, 5xx, html, hang, 429, json, ...
+    curl -i $verify -H 'X-User-Id: ann' -d '{"receipt-data":"MIIT"}'
+    curl -X PUT $apple -d '{"mode":"json","status":21005}'
+    curl -X PUT $apple -d '{"mode":"slow","seconds":3}'
+    curl -X PUT $apple -d '{"mode":"ok"}'
+    curl $apple
+
+  what nginx writes
+    tail -f @{[ $site->file('access.log') ]}
+
+EOF
+}
