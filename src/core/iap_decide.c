@@ -45,6 +45,7 @@ iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
 
     for (i = 0; i < n; i++) {
         checks[i].outcome = IAP_OUTCOME_NONE;
+        checks[i].no_member_room = false;
         checks[i].wait = 0;
         checks[i].remaining = 0;
 
@@ -174,6 +175,7 @@ iap_decide_look_distinct(const iap_tables_t *tables, iap_check_t *check,
 
     if (found->segment == NULL || found->entry == NULL) {
         check->outcome = IAP_OUTCOME_NO_ROOM;
+        check->no_member_room = found->segment != NULL;
         chosen->n = n;
         return;
     }

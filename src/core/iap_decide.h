@@ -57,6 +57,8 @@ typedef struct {
 
     /* out */
     iap_outcome_e            outcome;
+    bool                     no_member_room;    /* distinct, no room: it is
+                                                   the member that has none */
     iap_ticks_t              wait;              /* when refused */
     uint64_t                 remaining;         /* tokens, users or slots */
 } iap_check_t;

@@ -4,7 +4,12 @@
  * A key's two sets lie in different halves of the table, and of two equally
  * full ones the first takes the new key: uneven halves overflow later than
  * even ones (Voecking, "How asymmetry helps load balancing", 1999).
+ *
+ * Where both sets are full, an entry of theirs moves to its own other set if
+ * that has room: cuckoo hashing (Pagh and Rodler, 2001), of one step.
  */
+
+#include <string.h>
 
 #include "iap_table.h"
 
@@ -15,6 +20,9 @@
  */
 
 #define IAP_TABLE_AHEAD_MAX  (IAP_TICKS_MAX / 2)
+
+/* bytes of a cache line */
+#define IAP_TABLE_LINE  64
 
 
 typedef struct {
@@ -33,6 +41,10 @@ static iap_entry_t *iap_table_set_scan(const iap_table_t *t,
 static iap_entry_t *iap_table_set_take(const iap_table_t *t,
     const iap_table_set_t *set, const iap_table_chosen_t *chosen);
 static unsigned iap_table_set_room(const iap_table_set_t *set);
+static iap_entry_t *iap_table_set_clear(const iap_table_t *t,
+    uint8_t *set, iap_ticks_t now, const iap_table_chosen_t *chosen);
+static iap_entry_t *iap_table_set_passed(const iap_table_t *t,
+    uint8_t *set, iap_ticks_t now, const iap_table_chosen_t *chosen);
 static bool iap_table_live(const iap_entry_t *e, iap_ticks_t now);
 static bool iap_table_is_chosen(const iap_table_chosen_t *chosen,
     const iap_entry_t *e);
@@ -128,6 +140,14 @@ iap_table_choose(const iap_table_t *t, iap_hash_t key, iap_ticks_t now,
 
     if (e == NULL) {
         e = iap_table_set_take(t, &second, chosen);
+    }
+
+    if (e == NULL) {
+        e = iap_table_set_clear(t, first.base, now, chosen);
+    }
+
+    if (e == NULL) {
+        e = iap_table_set_clear(t, second.base, now, chosen);
     }
 
     if (e != NULL) {
@@ -255,6 +275,88 @@ iap_table_set_room(const iap_table_set_t *set)
     }
 
     return n;
+}
+
+
+/*
+ * Moves one entry of a full set to the other set that its key may live in,
+ * and returns its old place, or NULL if none can be moved.
+ *
+ * The copy comes first.  A process killed before the place is overwritten
+ * leaves two entries of one key, of which iap_table_find() always finds the
+ * same one; the other one is no younger, and so passes no later.
+ */
+
+static iap_entry_t *
+iap_table_set_clear(const iap_table_t *t, uint8_t *set, iap_ticks_t now,
+    const iap_table_chosen_t *chosen)
+{
+    unsigned      i;
+    uint8_t      *other;
+    iap_entry_t  *e, *to;
+
+    for (i = 0; i < IAP_TABLE_WAYS; i++) {
+        e = (iap_entry_t *) (void *) (set + (size_t) i * t->stride);
+
+        if (iap_table_is_chosen(chosen, e)) {
+            continue;
+        }
+
+        other = iap_table_set_first(t, e->key);
+
+        if (other == set) {
+            other = iap_table_set_second(t, e->key);
+        }
+
+        to = iap_table_set_passed(t, other, now, chosen);
+
+        if (to != NULL) {
+            memcpy(to, e, t->stride);
+            return e;
+        }
+    }
+
+    return NULL;
+}
+
+
+static iap_entry_t *
+iap_table_set_passed(const iap_table_t *t, uint8_t *set, iap_ticks_t now,
+    const iap_table_chosen_t *chosen)
+{
+    unsigned      i;
+    iap_entry_t  *e;
+
+    for (i = 0; i < IAP_TABLE_WAYS; i++) {
+        e = (iap_entry_t *) (void *) (set + (size_t) i * t->stride);
+
+        if (!iap_table_live(e, now) && !iap_table_is_chosen(chosen, e)) {
+            return e;
+        }
+    }
+
+    return NULL;
+}
+
+
+void
+iap_table_prefetch(const iap_table_t *t, iap_hash_t key)
+{
+    size_t    i, size;
+    uint8_t  *first, *second;
+
+    if (t->nsets == 0) {
+        return;
+    }
+
+    first = iap_table_set_first(t, key);
+    second = iap_table_set_second(t, key);
+    size = (size_t) IAP_TABLE_WAYS * t->stride;
+
+    for (i = 0; i < size; i += IAP_TABLE_LINE) {
+        __builtin_prefetch(first + i, 1);
+        __builtin_prefetch(second + i, 1);
+    }
 }
 
 

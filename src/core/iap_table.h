@@ -10,7 +10,8 @@
  *
  * A key may live in either of two sets, chosen by its hash; a new one goes
  * to the set with more room ("the power of two choices", Mitzenmacher 1996),
- * which lets sets of eight fill to over nine tenths.
+ * and where both are full, an entry is moved out of the way.  So the table
+ * fills to nineteen twentieths before a key finds no room.
  *
  * Locking is the caller's.  A process killed within a write leaves at worst
  * one wrong entry that passes like any other.
@@ -65,17 +66,23 @@ iap_entry_t *iap_table_find(const iap_table_t *t, iap_hash_t key);
 
 /*
  * The entry of this key or, if there is none, a passed one that may be
- * overwritten with it; NULL if there is no room.  Writes nothing in the
- * table: an entry whose key differs from `key` is to be written whole by
- * the caller, or left alone.
+ * overwritten with it; NULL if there is no room.  It may move another entry
+ * to make room, but changes nothing that can be found: an entry whose key
+ * differs from `key` is to be written whole by the caller, or left alone.
  *
  * One decision chooses several entries before it writes any of them:
  * `chosen` lists those, so that none is given out twice.  The result is
- * appended.  With IAP_TABLE_CHOSEN_MAX of them there is no more room.
+ * appended.  With IAP_TABLE_CHOSEN_MAX of them there is no more room.  The
+ * keys of one decision in one table differ from each other.
  */
 
 iap_entry_t *iap_table_choose(const iap_table_t *t, iap_hash_t key,
     iap_ticks_t now, iap_table_chosen_t *chosen);
+
+/* asks for the memory of a key's sets, to be called before a lock is taken:
+   what takes longest is waiting for memory */
+
+void iap_table_prefetch(const iap_table_t *t, iap_hash_t key);
 
 /* the i-th entry, i below iap_table_entries(): for walks over the whole */
 

@@ -37,7 +37,8 @@ typedef ngx_int_t (*ngx_iap_ban_visit_pt)(ngx_iap_ban_info_t *ban,
 /*
  * Bans an identity's key text in a layer, or a prefix in the layer
  * "segment".  NGX_OK: made; NGX_DONE: there was one already, prolonged if this
- * one lasts longer; NGX_DECLINED: the table is full (counted in the slot).  Duration is above 0 and cut to NGX_IAP_BAN_MAX.
+ * one lasts longer; NGX_DECLINED: the table is full (counted in the slot).
+ * Duration is above 0 and cut to NGX_IAP_BAN_MAX.
  */
 
 ngx_int_t ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,

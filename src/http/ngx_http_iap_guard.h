@@ -5,9 +5,11 @@
  *   _module    (top level) directives, phases, module object
  *   _conf      create and merge; a guard is one set of layers
  *   _directive directives other than layers
- *   _layer     the directives that describe layers
+ *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
+ *   _decide    the decision
+ *   _ban       bans, met and made
  *   _identity  from variables to keys
  *   _answer    what a refused client gets
  *   _variables $iap_guard_...
@@ -273,9 +275,45 @@ ngx_int_t ngx_http_iap_guard_ban_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_access_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
 
+/*
+ * The one way out of a decision: counts it, and refuses or passes.  Returns
+ * what the phase handler is to return.
+ */
+
+ngx_int_t ngx_http_iap_guard_end(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_verdict_e verdict,
+    ngx_uint_t dry_run);
+
 /* the context, found again after an internal redirect; NULL if none yet */
 
 ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_get_ctx(ngx_http_request_t *r);
+
+/* _decide: returns what the phase handler is to return */
+
+ngx_int_t ngx_http_iap_guard_decide(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
+
+/* _ban */
+
+/*
+ * Whether one of the request's addresses is banned; early: without a look at
+ * exempt=.  NGX_OK: it is, and ctx says so; NGX_DECLINED: none is.
+ */
+
+ngx_int_t ngx_http_iap_guard_banned(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx,
+    ngx_uint_t early);
+
+/* enters into ctx that a ban refuses, for the time that is left of it */
+
+void ngx_http_iap_guard_note_ban(ngx_http_iap_guard_ctx_t *ctx,
+    iap_ticks_t left);
+
+/* bans the whole prefix that addr is in, after a segment has refused */
+
+void ngx_http_iap_guard_ban(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_layer_t *layer,
+    iap_addr_t *addr);
 
 /* _identity */
 

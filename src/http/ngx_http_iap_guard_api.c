@@ -17,6 +17,8 @@ typedef struct {
 } ngx_http_iap_guard_route_t;
 
 
+static char *ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param);
 static ngx_int_t ngx_http_iap_guard_api_handler(ngx_http_request_t *r);
 static void ngx_http_iap_guard_api_path(ngx_http_request_t *r,
     ngx_str_t *path);
@@ -79,7 +81,7 @@ ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_iap_guard_loc_conf_t *ilcf = conf;
 
-    ngx_str_t                       *value, file, *token;
+    ngx_str_t                       *value;
     ngx_http_core_loc_conf_t        *clcf;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
@@ -112,27 +114,11 @@ ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (cf->args->nelts == 3) {
-
-        if (!ilcf->api_write
-            || ngx_strncmp(value[2].data, "token_file=", 11) != 0
-            || value[2].len == 11)
+        if (ngx_http_iap_guard_api_token_file(cf, ilcf, &value[2])
+            != NGX_CONF_OK)
         {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\", expected "
-                               "\"token_file=\" after \"write\", and none "
-                               "after \"read\"", &value[2]);
             return NGX_CONF_ERROR;
         }
-
-        file.data = value[2].data + 11;
-        file.len = value[2].len - 11;
-
-        token = ngx_http_iap_guard_secret_file(cf, &file);
-        if (token == NULL) {
-            return NGX_CONF_ERROR;
-        }
-
-        ilcf->api_token = *token;
 
     } else if (ilcf->api_write) {
         return "needs \"token_file=\" for \"write\"";
@@ -143,6 +129,37 @@ ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     imcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_iap_guard_module);
     ngx_http_iap_guard_here(cf, &imcf->api_place);
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param)
+{
+    ngx_str_t  file, *token;
+
+    if (!ilcf->api_write
+        || ngx_strncmp(param->data, "token_file=", 11) != 0
+        || param->len == 11)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\", expected "
+                           "\"token_file=\" after \"write\", and none after "
+                           "\"read\"", param);
+        return NGX_CONF_ERROR;
+    }
+
+    file.data = param->data + 11;
+    file.len = param->len - 11;
+
+    token = ngx_http_iap_guard_secret_file(cf, &file);
+    if (token == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ilcf->api_token = *token;
 
     return NGX_CONF_OK;
 }

@@ -41,6 +41,12 @@ static ngx_iap_slot_layer_t *ngx_http_iap_guard_ban_layer(
 static ngx_int_t ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
     ngx_uint_t seconds);
+static ngx_int_t ngx_http_iap_guard_ban_put(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_t *guard,
+    ngx_iap_slot_layer_t *layer, ngx_str_t *key, ngx_uint_t seconds,
+    ngx_str_t *shown);
+static json_t *ngx_http_iap_guard_ban_json(ngx_str_t *guard,
+    ngx_str_t *layer, ngx_str_t *key, uint64_t seconds);
 static ngx_uint_t ngx_http_iap_guard_ban_field(json_t *body,
     const char *name, ngx_str_t *value);
 
@@ -78,22 +84,18 @@ ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban, void *data)
 {
     ngx_http_iap_guard_ban_list_t *bans = data;
 
+    ngx_str_t  key;
+
     if (json_array_size(bans->list) >= bans->max) {
         return NGX_DONE;
     }
 
+    key.data = ban->key;
+    key.len = ban->key_len;
+
     (void) json_array_append_new(bans->list,
-               json_pack("{s:o, s:o, s:o, s:I}",
-                         "guard",
-                         ngx_http_iap_guard_api_string(ban->guard.data,
-                                                       ban->guard.len),
-                         "layer",
-                         ngx_http_iap_guard_api_string(ban->layer.data,
-                                                       ban->layer.len),
-                         "key",
-                         ngx_http_iap_guard_api_string(ban->key,
-                                                       ban->key_len),
-                         "seconds", (json_int_t) ban->seconds));
+                       ngx_http_iap_guard_ban_json(&ban->guard, &ban->layer,
+                                                   &key, ban->seconds));
 
     return NGX_OK;
 }
@@ -145,23 +147,15 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
     ngx_uint_t seconds)
 {
-    u_char                           text[IAP_ADDR_TEXT_MAX];
-    unsigned                         bits;
+    u_char                           buf[IAP_KEY_TEXT_MAX];
     ngx_int_t                        rc;
     ngx_str_t                        shown;
-    iap_key_t                        identity;
-    iap_addr_t                       addr;
-    iap_view_t                       view;
-    iap_ticks_t                      duration;
     ngx_iap_slot_layer_t            *slot_layer;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
-    duration = seconds * IAP_TICKS_PER_SEC;
     slot_layer = ngx_http_iap_guard_ban_layer(guard, layer);
-    view.data = key->data;
-    view.len = key->len;
 
     if (slot_layer == NULL) {
         return ngx_http_iap_guard_api_error(r, NGX_HTTP_NOT_FOUND,
@@ -169,33 +163,17 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
                             "with keys", &guard->name, layer);
     }
 
-    if (slot_layer == guard->segment_slot) {
+    shown.data = buf;
 
-        if (!iap_addr_parse_prefix(view, &addr, &bits) || bits == 0) {
-            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
-                            "bad_request", "invalid key \"%V\", expected an "
-                            "address or a prefix like 203.0.113.0/24", key);
-        }
+    rc = ngx_http_iap_guard_ban_put(imcf, guard, slot_layer, key, seconds,
+                                    &shown);
 
-        rc = ngx_iap_ban_prefix(imcf->zone, guard->slot, slot_layer, &addr,
-                                bits, duration);
-        shown.data = text;
-        shown.len = iap_addr_text(&addr, bits, text);
-
-    } else {
-
-        if (ngx_http_iap_guard_ban_key(imcf, key, &identity) != NGX_OK) {
-            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
-                            "bad_request", "invalid key, expected an "
-                            "identity");
-        }
-
-        view.data = identity.data;
-        view.len = identity.len;
-        rc = ngx_iap_ban_key(imcf->zone, guard->slot, slot_layer, view,
-                             duration);
-        shown.data = identity.data;
-        shown.len = identity.len;
+    if (rc == NGX_ERROR) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                            "bad_request", "invalid key \"%V\", expected %s",
+                            key, slot_layer == guard->segment_slot
+                                 ? "an address or a prefix like 203.0.113.0/24"
+                                 : "an identity");
     }
 
     if (rc == NGX_DECLINED) {
@@ -213,17 +191,67 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
 
     return ngx_http_iap_guard_api_json(r, rc == NGX_OK ? NGX_HTTP_CREATED
                                                        : NGX_HTTP_OK,
-                 json_pack("{s:o, s:o, s:o, s:I}",
-                           "guard",
-                           ngx_http_iap_guard_api_string(guard->name.data,
-                                                         guard->name.len),
-                           "layer",
-                           ngx_http_iap_guard_api_string(layer->data,
-                                                         layer->len),
-                           "key",
-                           ngx_http_iap_guard_api_string(shown.data,
-                                                         shown.len),
-                           "seconds", (json_int_t) seconds));
+                       ngx_http_iap_guard_ban_json(&guard->name, layer,
+                                                   &shown, seconds));
+}
+
+
+/* NGX_ERROR: the key is none of this layer; else what ngx_iap_ban_...() said,
+   and shown is filled, whose data has IAP_KEY_TEXT_MAX bytes */
+
+static ngx_int_t
+ngx_http_iap_guard_ban_put(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_http_iap_guard_t *guard, ngx_iap_slot_layer_t *layer, ngx_str_t *key,
+    ngx_uint_t seconds, ngx_str_t *shown)
+{
+    unsigned     bits;
+    iap_key_t    identity;
+    iap_addr_t   addr;
+    iap_view_t   view;
+    iap_ticks_t  duration;
+
+    duration = seconds * IAP_TICKS_PER_SEC;
+
+    if (layer == guard->segment_slot) {
+        view.data = key->data;
+        view.len = key->len;
+
+        if (!iap_addr_parse_prefix(view, &addr, &bits) || bits == 0) {
+            return NGX_ERROR;
+        }
+
+        shown->len = iap_addr_text(&addr, bits, shown->data);
+
+        return ngx_iap_ban_prefix(imcf->zone, guard->slot, layer, &addr,
+                                  bits, duration);
+    }
+
+    if (ngx_http_iap_guard_ban_key(imcf, key, &identity) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    shown->len = identity.len;
+    ngx_memcpy(shown->data, identity.data, identity.len);
+
+    view.data = identity.data;
+    view.len = identity.len;
+
+    return ngx_iap_ban_key(imcf->zone, guard->slot, layer, view, duration);
+}
+
+
+static json_t *
+ngx_http_iap_guard_ban_json(ngx_str_t *guard, ngx_str_t *layer,
+    ngx_str_t *key, uint64_t seconds)
+{
+    return json_pack("{s:o, s:o, s:o, s:I}",
+                     "guard",
+                     ngx_http_iap_guard_api_string(guard->data, guard->len),
+                     "layer",
+                     ngx_http_iap_guard_api_string(layer->data, layer->len),
+                     "key",
+                     ngx_http_iap_guard_api_string(key->data, key->len),
+                     "seconds", (json_int_t) seconds);
 }
 
 

@@ -274,7 +274,7 @@ static json_t *
 ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
     ngx_http_iap_guard_snapshot_t *snap, ngx_uint_t i)
 {
-    json_t                 *requests;
+    json_t                 *requests, *full;
     const char             *dry_run;
     ngx_uint_t              k;
     ngx_iap_slot_t         *slot;
@@ -298,7 +298,14 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
         }
     }
 
-    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:I, s:I}",
+    full = json_object();
+
+    for (k = 0; k < NGX_IAP_KIND_COUNT; k++) {
+        (void) json_object_set_new(full, ngx_iap_kind_name(k),
+                                   json_integer((json_int_t) slot->full[k]));
+    }
+
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I}",
                      "guard",
                      ngx_http_iap_guard_api_string(slot->name, slot->name_len),
                      "mode", ngx_http_iap_guard_mode_names[
@@ -309,6 +316,7 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                      "rejections", ngx_http_iap_guard_layers_json(slot, 0),
                      "dry_run_rejections",
                      ngx_http_iap_guard_layers_json(slot, 1),
+                     "zone_full", full,
                      "bans", (json_int_t) snap->bans[i],
                      "bans_total", (json_int_t) slot->bans_total);
 }

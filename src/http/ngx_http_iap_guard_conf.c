@@ -16,6 +16,8 @@ static char *ngx_http_iap_guard_merge_layers(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
 static char *ngx_http_iap_guard_register(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *conf);
+static char *ngx_http_iap_guard_check_layers(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf);
 static ngx_http_iap_guard_t *ngx_http_iap_guard_get(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *conf);
 static ngx_http_iap_guard_layer_t *ngx_http_iap_guard_register_layer(
@@ -199,8 +201,7 @@ static char *
 ngx_http_iap_guard_register(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *conf)
 {
-    ngx_uint_t                    i, n, user, segment;
-    ngx_http_core_loc_conf_t     *clcf;
+    ngx_uint_t                    i, n;
     ngx_http_iap_guard_layer_t  **layers, *layer;
 
     conf->guard = ngx_http_iap_guard_get(cf, conf);
@@ -210,8 +211,6 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
 
     n = conf->layers ? conf->layers->nelts : 0;
     layers = conf->layers ? conf->layers->elts : NULL;
-    user = 0;
-    segment = 0;
 
     conf->checks = ngx_palloc(cf->pool, (n + 1) * sizeof(*conf->checks));
     if (conf->checks == NULL) {
@@ -231,14 +230,36 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
 
         conf->checks[conf->nchecks++] = layer;
 
-        if (layer->kind == NGX_HTTP_IAP_GUARD_USER) {
-            user = 1;
-        }
-
         if (layer->kind == NGX_HTTP_IAP_GUARD_SEGMENT) {
-            segment = 1;
             conf->exempts |= layer->exempt != NULL;
         }
+    }
+
+    if (ngx_http_iap_guard_check_layers(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_http_iap_guard_sort(conf->checks, conf->nchecks);
+
+    return NGX_CONF_OK;
+}
+
+
+/* what is wrong only together */
+
+static char *
+ngx_http_iap_guard_check_layers(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf)
+{
+    ngx_uint_t                 i, user, segment;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    user = 0;
+    segment = 0;
+
+    for (i = 0; i < conf->nchecks; i++) {
+        user |= conf->checks[i]->kind == NGX_HTTP_IAP_GUARD_USER;
+        segment |= conf->checks[i]->kind == NGX_HTTP_IAP_GUARD_SEGMENT;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -261,8 +282,6 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
                       conf->place.line, conf->nchecks, IAP_CHECKS_MAX);
         return NGX_CONF_ERROR;
     }
-
-    ngx_http_iap_guard_sort(conf->checks, conf->nchecks);
 
     return NGX_CONF_OK;
 }

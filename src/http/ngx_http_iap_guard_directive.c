@@ -13,6 +13,8 @@
 
 static char *ngx_http_iap_guard_guard_param(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param);
+static ngx_int_t ngx_http_iap_guard_answer_word(ngx_conf_t *cf,
+    ngx_str_t *value, ngx_uint_t *kind);
 static ssize_t ngx_http_iap_guard_read_file(ngx_conf_t *cf, ngx_str_t *path,
     u_char *buf, size_t size);
 static ngx_uint_t ngx_http_iap_guard_is_blank(u_char c);
@@ -195,6 +197,36 @@ ngx_http_iap_guard_guard_param(ngx_conf_t *cf,
 }
 
 
+static ngx_int_t
+ngx_http_iap_guard_answer_word(ngx_conf_t *cf, ngx_str_t *value,
+    ngx_uint_t *kind)
+{
+    ngx_uint_t  i;
+
+    static const char  *words[] = {
+#define NGX_HTTP_IAP_GUARD_ANSWER_WORD(id, word, error, status)  word,
+        NGX_HTTP_IAP_GUARD_ANSWERS(NGX_HTTP_IAP_GUARD_ANSWER_WORD)
+#undef NGX_HTTP_IAP_GUARD_ANSWER_WORD
+    };
+
+    for (i = 0; i < NGX_HTTP_IAP_GUARD_ANSWER_COUNT; i++) {
+
+        if (words[i][0] != '\0' && ngx_strcmp(value->data, words[i]) == 0) {
+            *kind = i;
+            return NGX_OK;
+        }
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid kind \"%V\" of answer, expected "
+                       "\"accepted\", \"limited\", \"banned\", "
+                       "\"unavailable\", \"code_unavailable\" or "
+                       "\"in_progress\"", value);
+
+    return NGX_ERROR;
+}
+
+
 char *
 ngx_http_iap_guard_answer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -206,28 +238,9 @@ ngx_http_iap_guard_answer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_iap_guard_own_answer_t   *answer;
     ngx_http_compile_complex_value_t   ccv;
 
-    static const char  *words[] = {
-#define NGX_HTTP_IAP_GUARD_ANSWER_WORD(id, word, error, status)  word,
-        NGX_HTTP_IAP_GUARD_ANSWERS(NGX_HTTP_IAP_GUARD_ANSWER_WORD)
-#undef NGX_HTTP_IAP_GUARD_ANSWER_WORD
-    };
-
     value = cf->args->elts;
 
-    for (kind = 0; kind < NGX_HTTP_IAP_GUARD_ANSWER_COUNT; kind++) {
-        if (words[kind][0] != '\0'
-            && ngx_strcmp(value[1].data, words[kind]) == 0)
-        {
-            break;
-        }
-    }
-
-    if (kind == NGX_HTTP_IAP_GUARD_ANSWER_COUNT) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid kind \"%V\" of answer, expected "
-                           "\"accepted\", \"limited\", \"banned\", "
-                           "\"unavailable\", \"code_unavailable\" or "
-                           "\"in_progress\"", &value[1]);
+    if (ngx_http_iap_guard_answer_word(cf, &value[1], &kind) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 

@@ -177,6 +177,11 @@ build_asan() {
 
     asan_options
 
+    # nginx's Makefile does not know that options.o goes into the binary
+
+    [ ! "$BUILD/asan/options.o" -nt "$tree/objs/nginx" ] \
+        || rm -f "$tree/objs/nginx"
+
     # shellcheck disable=SC2086
     configure_in "$tree" objs $SOURCE_FLAGS \
         --with-cc-opt="$ASAN_CFLAGS -DNGX_DEBUG_PALLOC=1" \
@@ -189,23 +194,45 @@ build_asan() {
 }
 
 
-# The options are built in: nginx hands its environment neither to workers'
-# successors after a binary upgrade, nor do tests have to know them.  Reports
-# go into files, for the error log of a test is gone with the test.  A failed
-# process aborts, which the master calls an alert.
+# The options are built in: nginx does not hand its environment on to the
+# binary that replaces it in an upgrade, and tests need not know them.
+# Reports go into files, for the error log of a test is gone with the test.
+# A process that failed aborts, which the master calls an alert.
+#
+# Leaks are looked for when a process ends.  nginx itself leaves nothing but
+# its arrays of connections and events and, after -t, the configuration.
 
 asan_options() {
-    local source=$BUILD/asan/options.c
+    local source=$BUILD/asan/options.c leaks=1
+
+    if ! can_find_leaks; then
+        leaks=0
+        say "LeakSanitizer does not work here: leaks will not be found"
+    fi
 
     cat > "$source.tmp" << END
 const char *__asan_default_options(void);
+const char *__lsan_default_options(void);
+const char *__lsan_default_suppressions(void);
 
 const char *
 __asan_default_options(void)
 {
-    return "detect_leaks=0:abort_on_error=1:disable_coredump=1"
+    return "abort_on_error=1:disable_coredump=1:detect_leaks=$leaks"
            ":detect_stack_use_after_return=1:strict_string_checks=1"
            ":log_path=$ASAN_REPORTS/asan";
+}
+
+const char *
+__lsan_default_options(void)
+{
+    return "print_suppressions=0";
+}
+
+const char *
+__lsan_default_suppressions(void)
+{
+    return "leak:ngx_event_process_init\nleak:ngx_init_cycle\n";
 }
 END
 
@@ -214,4 +241,15 @@ END
 
     [ "$BUILD/asan/options.o" -nt "$source" ] \
         || cc -O1 -c -o "$BUILD/asan/options.o" "$source"
+}
+
+
+# It looks into /proc, and needs a system call that some containers forbid.
+
+can_find_leaks() {
+    local probe=$BUILD/asan/probe
+
+    [ -e "$probe" ] || echo 'int main(void) { return 0; }' \
+        | cc -fsanitize=address -x c -o "$probe" -
+    ASAN_OPTIONS=detect_leaks=1 "$probe" > /dev/null 2>&1
 }

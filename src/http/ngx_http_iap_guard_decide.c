@@ -1,0 +1,522 @@
+/*
+ * The decision: collects what each layer is to check, has it decided in one
+ * step, and draws the conclusion.
+ */
+
+#include "ngx_http_iap_guard.h"
+
+
+/* what is known of a request while it is decided */
+
+typedef struct {
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+    ngx_uint_t                      dry_run;        /* of the whole guard */
+    ngx_http_iap_guard_key_e        user_found;
+    iap_key_t                       user;           /* or its address's */
+    ngx_uint_t                      n;
+    iap_check_t                     checks[IAP_CHECKS_MAX];
+    ngx_http_iap_guard_layer_t     *layers[IAP_CHECKS_MAX];
+    iap_addr_t                      addrs[IAP_CHECKS_MAX];
+} ngx_http_iap_guard_decision_t;
+
+
+static ngx_int_t ngx_http_iap_guard_collect(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
+static ngx_int_t ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d);
+static ngx_int_t ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer);
+static ngx_int_t ngx_http_iap_guard_collect_key(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer, iap_key_t *key);
+static ngx_int_t ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d, ngx_http_iap_guard_layer_t *layer);
+static ngx_int_t ngx_http_iap_guard_users(ngx_http_request_t *r,
+    ngx_http_iap_guard_layer_t *layer, uint32_t *users);
+static iap_check_t *ngx_http_iap_guard_check(
+    ngx_http_iap_guard_decision_t *d, ngx_http_iap_guard_layer_t *layer,
+    iap_check_kind_e kind);
+static ngx_int_t ngx_http_iap_guard_conclude(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_int_t refused);
+static void ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check);
+static void ngx_http_iap_guard_describe_limit(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_check_t *check);
+static void ngx_http_iap_guard_would_refuse(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check);
+static void ngx_http_iap_guard_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_check_t *check);
+static ngx_uint_t ngx_http_iap_guard_jitter(ngx_uint_t span);
+
+
+ngx_int_t
+ngx_http_iap_guard_decide(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_int_t                        rc;
+    ngx_iap_mode_e                   mode;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_http_iap_guard_decision_t    d;
+
+    mode = ngx_http_iap_guard_mode(ctx->guard);
+
+    if (mode == NGX_IAP_MODE_OFF) {
+        return ngx_http_iap_guard_end(r, ctx, IAP_VERDICT_OFF, 0);
+    }
+
+    d.ilcf = ilcf;
+    d.dry_run = mode == NGX_IAP_MODE_DRY_RUN;
+    d.n = 0;
+
+    /* NGX_DECLINED: somebody refuses, and the context says who */
+
+    rc = ngx_http_iap_guard_collect(r, ctx, &d);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_iap_guard_end(r, ctx, ctx->verdict, d.dry_run);
+    }
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    rc = ngx_iap_zone_decide(imcf->zone, d.checks, d.n);
+
+    return ngx_http_iap_guard_conclude(r, ctx, &d, rc);
+}
+
+
+/* fills d->checks; NGX_DECLINED: a ban or a missing identity refuses */
+
+static ngx_int_t
+ngx_http_iap_guard_collect(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
+{
+    ngx_int_t                    rc;
+    ngx_uint_t                   i;
+    iap_check_t                 *check;
+    ngx_http_iap_guard_layer_t  *layer;
+
+    rc = ngx_http_iap_guard_banned(r, d->ilcf, ctx, 0);
+
+    if (rc != NGX_DECLINED) {
+        return rc == NGX_OK ? NGX_DECLINED : NGX_ERROR;
+    }
+
+    rc = ngx_http_iap_guard_collect_user(r, d);
+
+    for (i = 0; rc == NGX_OK && i < d->ilcf->nchecks; i++) {
+        layer = d->ilcf->checks[i];
+
+        switch (layer->kind) {
+
+        case NGX_HTTP_IAP_GUARD_SEGMENT:
+            rc = ngx_http_iap_guard_collect_segment(r, d, layer);
+            break;
+
+        case NGX_HTTP_IAP_GUARD_GLOBAL:
+            check = ngx_http_iap_guard_check(d, layer, IAP_CHECK_WINDOW);
+            check->window = layer->window;
+            check->counter = &ctx->guard->slot->window;
+            break;
+
+        default:
+            rc = ngx_http_iap_guard_collect_identity(r, ctx, d, layer);
+            break;
+        }
+    }
+
+    return rc;
+}
+
+
+/* segments come before the user's own layer, but count its key; where there
+   is no user they count addresses */
+
+static ngx_int_t
+ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d)
+{
+    ngx_uint_t  i;
+
+    d->user_found = NGX_HTTP_IAP_GUARD_KEY_SKIP;
+
+    for (i = 0; i < d->ilcf->nchecks; i++) {
+
+        if (d->ilcf->checks[i]->kind == NGX_HTTP_IAP_GUARD_USER) {
+            d->user_found = ngx_http_iap_guard_key(r, d->ilcf->checks[i], 0,
+                                                   &d->user);
+            break;
+        }
+    }
+
+    switch (d->user_found) {
+
+    case NGX_HTTP_IAP_GUARD_KEY_OK:
+    case NGX_HTTP_IAP_GUARD_KEY_STAND_IN:
+        return NGX_OK;
+
+    case NGX_HTTP_IAP_GUARD_KEY_ERROR:
+        return NGX_ERROR;
+
+    default:
+        return ngx_http_iap_guard_address_key(r, &d->user);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer)
+{
+    iap_key_t                 key;
+    ngx_uint_t                exempt;
+    ngx_http_iap_guard_key_e  found;
+
+    if (ngx_http_iap_guard_test(r, layer->exempt, &exempt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (exempt) {
+        return NGX_OK;
+    }
+
+    if (layer->kind == NGX_HTTP_IAP_GUARD_USER) {
+        found = d->user_found;
+        key = d->user;
+
+    } else {
+        found = ngx_http_iap_guard_key(r, layer,
+                             d->user_found == NGX_HTTP_IAP_GUARD_KEY_OK, &key);
+    }
+
+    switch (found) {
+
+    case NGX_HTTP_IAP_GUARD_KEY_OK:
+    case NGX_HTTP_IAP_GUARD_KEY_STAND_IN:
+        return ngx_http_iap_guard_collect_key(r, ctx, d, layer, &key);
+
+    case NGX_HTTP_IAP_GUARD_KEY_SKIP:
+        return NGX_OK;
+
+    case NGX_HTTP_IAP_GUARD_KEY_REJECT:
+
+        if (layer->dry_run) {
+            ngx_http_iap_guard_would_refuse(ctx, layer, IAP_VERDICT_ERROR,
+                                            NULL);
+            return NGX_OK;
+        }
+
+        ngx_http_iap_guard_describe(ctx, layer, IAP_VERDICT_ERROR, NULL);
+        return NGX_DECLINED;
+
+    default:
+        return NGX_ERROR;
+    }
+}
+
+
+/* NGX_DECLINED: the key is banned */
+
+static ngx_int_t
+ngx_http_iap_guard_collect_key(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer, iap_key_t *key)
+{
+    iap_view_t                       view;
+    iap_ticks_t                      left;
+    iap_check_t                     *check;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    view.data = key->data;
+    view.len = key->len;
+
+    left = ngx_iap_banned_key(imcf->zone, ctx->guard->slot, layer->slot, view);
+
+    if (left != 0) {
+        ngx_http_iap_guard_note_ban(ctx, left);
+        return NGX_DECLINED;
+    }
+
+    if (layer->limits) {
+        check = ngx_http_iap_guard_check(d, layer, IAP_CHECK_BUCKET);
+        check->bucket = layer->bucket;
+        check->key = iap_hash(layer->secret, view);
+
+        iap_table_prefetch(&imcf->zone->tables.buckets, check->key);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d, ngx_http_iap_guard_layer_t *layer)
+{
+    uint32_t                         users;
+    ngx_uint_t                       exempt;
+    iap_addr_t                      *addr;
+    iap_check_t                     *check;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (ngx_http_iap_guard_test(r, layer->exempt, &exempt) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (exempt) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_iap_guard_users(r, layer, &users) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    addr = &d->addrs[d->n];
+
+    if (ngx_http_iap_guard_address(r, layer->address, addr) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (addr->family == IAP_ADDR_NONE) {
+        /* a unix socket: there is nothing to tell one client from another */
+        return NGX_OK;
+    }
+
+    check = ngx_http_iap_guard_check(d, layer, IAP_CHECK_DISTINCT);
+    check->distinct.part = layer->distinct.part;
+    check->distinct.users = users;
+
+    ngx_http_iap_guard_segment_keys(layer, addr, &d->user, &check->key,
+                                    &check->member);
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    iap_table_prefetch(&imcf->zone->tables.segments, check->key);
+    iap_table_prefetch(&imcf->zone->tables.members, check->member);
+
+    return NGX_OK;
+}
+
+
+/* a variable that is no number above 0 leaves the default in force */
+
+static ngx_int_t
+ngx_http_iap_guard_users(ngx_http_request_t *r,
+    ngx_http_iap_guard_layer_t *layer, uint32_t *users)
+{
+    ngx_int_t  n;
+    ngx_str_t  value;
+
+    *users = layer->distinct.users;
+
+    if (layer->users == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_complex_value(r, layer->users, &value) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    n = ngx_atoi(value.data, value.len);
+
+    if (n > 0) {
+        *users = (uint32_t) ngx_min(n, IAP_DISTINCT_USERS_MAX);
+    }
+
+    return NGX_OK;
+}
+
+
+static iap_check_t *
+ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer, iap_check_kind_e kind)
+{
+    iap_check_t  *check;
+
+    d->layers[d->n] = layer;
+
+    check = &d->checks[d->n++];
+
+    check->kind = kind;
+    check->dry_run = layer->dry_run;
+    check->reject_no_room =
+                     layer->on_error == NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
+
+    return check;
+}
+
+
+/* refused: what iap_decide() returned */
+
+static ngx_int_t
+ngx_http_iap_guard_conclude(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_int_t refused)
+{
+    ngx_uint_t                   i;
+    iap_check_t                 *check;
+    ngx_http_iap_guard_layer_t  *layer;
+
+    for (i = 0; i < d->n; i++) {
+        check = &d->checks[i];
+
+        if (check->outcome == IAP_OUTCOME_NO_ROOM) {
+            ngx_http_iap_guard_no_room(r, ctx, check);
+        }
+
+        if (check->dry_run
+            && (check->outcome == IAP_OUTCOME_REFUSED
+                || (check->outcome == IAP_OUTCOME_NO_ROOM
+                    && check->reject_no_room)))
+        {
+            ngx_http_iap_guard_would_refuse(ctx, d->layers[i],
+                           check->outcome == IAP_OUTCOME_REFUSED
+                           ? IAP_VERDICT_LIMITED : IAP_VERDICT_UNAVAILABLE,
+                           check);
+        }
+    }
+
+    if (refused < 0) {
+
+        if (ctx->dry_run) {
+            /* a layer in dry run would have refused */
+            return ngx_http_iap_guard_end(r, ctx, ctx->verdict, 1);
+        }
+
+        return ngx_http_iap_guard_end(r, ctx, IAP_VERDICT_PASSED, 0);
+    }
+
+    layer = d->layers[refused];
+    check = &d->checks[refused];
+
+    ngx_http_iap_guard_describe(ctx, layer,
+                                check->outcome == IAP_OUTCOME_REFUSED
+                                ? IAP_VERDICT_LIMITED
+                                : IAP_VERDICT_UNAVAILABLE, check);
+
+    if (layer->ban != 0 && ctx->verdict == IAP_VERDICT_LIMITED && !d->dry_run)
+    {
+        ngx_http_iap_guard_ban(r, ctx, layer, &d->addrs[refused]);
+    }
+
+    return ngx_http_iap_guard_end(r, ctx, ctx->verdict, d->dry_run);
+}
+
+
+/* the verdict, and what the client is told of it; check is NULL where no
+   limit was asked */
+
+static void
+ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check)
+{
+    ctx->verdict = verdict;
+    ctx->layer = layer->slot;
+    ctx->dry_run = 0;
+    ctx->counted = 0;
+    ctx->retry_after = 0;
+    ctx->quota = 0;
+    ctx->quota_window = 0;
+
+    if (verdict == IAP_VERDICT_UNAVAILABLE) {
+        ctx->retry_after = 1 + ngx_http_iap_guard_jitter(4);
+
+    } else if (check != NULL) {
+        ngx_http_iap_guard_describe_limit(ctx, layer, check);
+    }
+}
+
+
+static void
+ngx_http_iap_guard_describe_limit(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_check_t *check)
+{
+    iap_ticks_t  window;
+
+    ctx->retry_after = ngx_max((ngx_uint_t) iap_ticks_to_sec(check->wait), 1);
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        ctx->quota = check->bucket.capacity;
+        window = check->bucket.burst;
+        break;
+
+    case IAP_CHECK_DISTINCT:
+        ctx->quota = check->distinct.users;
+        window = layer->span;
+        break;
+
+    default:
+        ctx->quota = check->window.limit;
+        window = check->window.length;
+
+        /* all that it refuses would otherwise be back in the same moment */
+        ctx->retry_after +=
+            ngx_http_iap_guard_jitter(ngx_max(2, ctx->retry_after / 2));
+        break;
+    }
+
+    ctx->quota_window = ngx_max(iap_ticks_to_sec(window), 1);
+}
+
+
+/* the first layer in dry run that would have refused names the verdict, if
+   none refuses in earnest */
+
+static void
+ngx_http_iap_guard_would_refuse(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check)
+{
+    (void) ngx_atomic_fetch_add(&layer->slot->dry_run_rejections, 1);
+
+    if (!ctx->dry_run) {
+        ngx_http_iap_guard_describe(ctx, layer, verdict, check);
+        ctx->dry_run = 1;
+        ctx->counted = 1;
+    }
+}
+
+
+static void
+ngx_http_iap_guard_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_check_t *check)
+{
+    ngx_iap_kind_e                   kind;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (check->kind == IAP_CHECK_BUCKET) {
+        kind = NGX_IAP_KIND_BUCKETS;
+
+    } else {
+        kind = check->no_member_room ? NGX_IAP_KIND_MEMBERS
+                                     : NGX_IAP_KIND_SEGMENTS;
+    }
+
+    (void) ngx_atomic_fetch_add(&ctx->guard->slot->full[kind], 1);
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    ngx_iap_zone_full(imcf->zone, r->connection->log);
+}
+
+
+/* 0 to span seconds */
+
+static ngx_uint_t
+ngx_http_iap_guard_jitter(ngx_uint_t span)
+{
+    return (ngx_uint_t) ngx_random() % (span + 1);
+}

@@ -1,0 +1,389 @@
+/*
+ * The parameters of layers.
+ */
+
+#include "ngx_http_iap_guard_param.h"
+
+
+static char *ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_users(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_window(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static ngx_uint_t ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min,
+    ngx_uint_t max, uint64_t *number);
+static ngx_uint_t ngx_http_iap_guard_time(ngx_str_t *value,
+    iap_ticks_t *ticks);
+
+
+ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
+    { ngx_string("capacity"), ngx_http_iap_guard_param_capacity, 0 },
+    { ngx_string("rate"), ngx_http_iap_guard_param_rate, 0 },
+    { ngx_string("missing"), ngx_http_iap_guard_param_missing, 0 },
+    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 1 },
+    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 1 },
+    { ngx_string("exempt"), ngx_http_iap_guard_param_exempt, 1 },
+    { ngx_null_string, NULL, 0 }
+};
+
+
+ngx_http_iap_guard_param_t  ngx_http_iap_guard_segment_params[] = {
+    { ngx_string("ipv4"), ngx_http_iap_guard_param_ipv4, 0 },
+    { ngx_string("ipv6"), ngx_http_iap_guard_param_ipv6, 0 },
+    { ngx_string("users"), ngx_http_iap_guard_param_users, 0 },
+    { ngx_string("window"), ngx_http_iap_guard_param_window, 0 },
+    { ngx_string("ban"), ngx_http_iap_guard_param_ban, 0 },
+    { ngx_string("address"), ngx_http_iap_guard_param_address, 0 },
+    { ngx_string("exempt"), ngx_http_iap_guard_param_exempt, 0 },
+    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 0 },
+    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 0 },
+    { ngx_null_string, NULL, 0 }
+};
+
+
+ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[] = {
+    { ngx_string("window"), ngx_http_iap_guard_param_window, 0 },
+    { ngx_string("rate"), ngx_http_iap_guard_param_rate, 0 },
+    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 0 },
+    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 0 },
+    { ngx_null_string, NULL, 0 }
+};
+
+
+char *
+ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_http_iap_guard_param_t *params,
+    ngx_uint_t first, uint64_t *given)
+{
+    char        *expected;
+    ngx_str_t   *args, value, *name;
+    ngx_uint_t   i, k;
+
+    args = cf->args->elts;
+    *given = 0;
+
+    for (i = first; i < cf->args->nelts; i++) {
+
+        for (k = 0; params[k].name.len; k++) {
+            name = &params[k].name;
+
+            if (args[i].len > name->len
+                && args[i].data[name->len] == '='
+                && ngx_strncmp(args[i].data, name->data, name->len) == 0)
+            {
+                break;
+            }
+        }
+
+        if (params[k].name.len == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" in \"%V\"",
+                               &args[i], &args[0]);
+            return NGX_CONF_ERROR;
+        }
+
+        if (*given >> k & 1) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate parameter \"%V\" in \"%V\"",
+                               &args[i], &args[0]);
+            return NGX_CONF_ERROR;
+        }
+
+        *given |= (uint64_t) 1 << k;
+
+        value.data = args[i].data + params[k].name.len + 1;
+        value.len = args[i].len - params[k].name.len - 1;
+
+        expected = params[k].handler(cf, layer, &value);
+
+        if (expected == NGX_CONF_ERROR) {
+            return NGX_CONF_ERROR;
+        }
+
+        if (expected != NGX_CONF_OK) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value \"%V\" of \"%V\" in \"%V\", "
+                               "expected %s",
+                               &value, &params[k].name, &args[0], expected);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (!ngx_http_iap_guard_number(value, 1, IAP_BUCKET_CAPACITY_MAX,
+                                   &layer->bucket.capacity))
+    {
+        return "a whole number from 1 to 1000000";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    iap_view_t  text;
+
+    text.data = value->data;
+    text.len = value->len;
+
+    return (char *) iap_rate_parse(text, &layer->rate);
+}
+
+
+static char *
+ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (ngx_strcmp(value->data, "address") == 0) {
+        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_ADDRESS;
+
+    } else if (ngx_strcmp(value->data, "skip") == 0) {
+        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_SKIP;
+
+    } else if (ngx_strcmp(value->data, "reject") == 0) {
+        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_REJECT;
+
+    } else {
+        return "\"address\", \"skip\" or \"reject\"";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (ngx_strcmp(value->data, "local") == 0) {
+        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL;
+
+    } else if (ngx_strcmp(value->data, "pass") == 0) {
+        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_PASS;
+
+    } else if (ngx_strcmp(value->data, "reject") == 0) {
+        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
+
+    } else {
+        return "\"local\", \"pass\" or \"reject\"";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (ngx_strcmp(value->data, "on") == 0) {
+        layer->dry_run = 1;
+
+    } else if (ngx_strcmp(value->data, "off") == 0) {
+        layer->dry_run = 0;
+
+    } else {
+        return "\"on\" or \"off\"";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (!ngx_http_iap_guard_is_variable(value)) {
+        return "a value with a variable";
+    }
+
+    layer->exempt = ngx_http_iap_guard_compile(cf, value);
+
+    return layer->exempt ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static char *
+ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    uint64_t  n;
+
+    if (!ngx_http_iap_guard_number(value, 1, 32, &n)) {
+        return "a prefix length from 1 to 32";
+    }
+
+    layer->ipv4 = (unsigned) n;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    uint64_t  n;
+
+    if (!ngx_http_iap_guard_number(value, 1, 128, &n)) {
+        return "a prefix length from 1 to 128";
+    }
+
+    layer->ipv6 = (unsigned) n;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_users(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    uint64_t  n;
+
+    if (ngx_http_iap_guard_is_variable(value)) {
+        layer->users = ngx_http_iap_guard_compile(cf, value);
+        return layer->users ? NGX_CONF_OK : NGX_CONF_ERROR;
+    }
+
+    if (!ngx_http_iap_guard_number(value, 1, IAP_DISTINCT_USERS_MAX, &n)) {
+        return "a whole number from 1 to 1000000, or a variable";
+    }
+
+    layer->distinct.users = (uint32_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_window(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (!ngx_http_iap_guard_time(value, &layer->span) || layer->span == 0) {
+        return "a time above 0, a year at most";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (!ngx_http_iap_guard_time(value, &layer->ban)) {
+        return "a time, a year at most, or 0 for no ban";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_iap_guard_param_address(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+{
+    if (!ngx_http_iap_guard_is_variable(value)) {
+        return "a value with a variable";
+    }
+
+    layer->address = ngx_http_iap_guard_compile(cf, value);
+
+    return layer->address ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+ngx_http_complex_value_t *
+ngx_http_iap_guard_compile(ngx_conf_t *cf, ngx_str_t *value)
+{
+    ngx_http_complex_value_t          *cv;
+    ngx_http_compile_complex_value_t   ccv;
+
+    cv = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
+    if (cv == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+
+    ccv.cf = cf;
+    ccv.value = value;
+    ccv.complex_value = cv;
+
+    return ngx_http_compile_complex_value(&ccv) == NGX_OK ? cv : NULL;
+}
+
+
+ngx_uint_t
+ngx_http_iap_guard_is_variable(ngx_str_t *value)
+{
+    return ngx_http_script_variables_count(value) != 0;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min, ngx_uint_t max,
+    uint64_t *number)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n == NGX_ERROR || (ngx_uint_t) n < min || (ngx_uint_t) n > max) {
+        return 0;
+    }
+
+    *number = (uint64_t) n;
+
+    return 1;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_time(ngx_str_t *value, iap_ticks_t *ticks)
+{
+    ngx_int_t  msec;
+
+    msec = ngx_parse_time(value, 0);
+
+    if (msec == NGX_ERROR
+        || (uint64_t) msec > NGX_IAP_BAN_MAX / IAP_TICKS_PER_MS)
+    {
+        return 0;
+    }
+
+    *ticks = (iap_ticks_t) msec * IAP_TICKS_PER_MS;
+
+    return 1;
+}

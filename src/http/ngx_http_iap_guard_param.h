@@ -1,0 +1,55 @@
+/*
+ * The parameters of layers: name=value, each read by its own handler into the
+ * layer, each at most once.
+ */
+
+#ifndef NGX_HTTP_IAP_GUARD_PARAM_H
+#define NGX_HTTP_IAP_GUARD_PARAM_H
+
+#include "ngx_http_iap_guard.h"
+
+
+/* reads a value: NGX_CONF_OK, or NGX_CONF_ERROR after logging, or what was
+   expected instead of it */
+
+typedef char *(*ngx_http_iap_guard_param_pt)(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+
+typedef struct {
+    ngx_str_t                    name;
+    ngx_http_iap_guard_param_pt  handler;
+    unsigned                     limit:1;   /* no effect on an identity that
+                                               is not limited */
+} ngx_http_iap_guard_param_t;
+
+
+/* positions in the tables; that of "rate" is the same in both */
+
+#define NGX_HTTP_IAP_GUARD_CAPACITY  0
+#define NGX_HTTP_IAP_GUARD_RATE      1
+
+extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[];
+extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_segment_params[];
+extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[];
+
+
+/*
+ * Reads the directive's arguments from the first-th on.  *given gets a bit
+ * for each of params that is there, by position.
+ */
+
+char *ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
+    ngx_http_iap_guard_layer_t *layer, ngx_http_iap_guard_param_t *params,
+    ngx_uint_t first, uint64_t *given);
+
+/* NULL after logging */
+
+ngx_http_complex_value_t *ngx_http_iap_guard_compile(ngx_conf_t *cf,
+    ngx_str_t *value);
+
+/* whether a value has a variable in it */
+
+ngx_uint_t ngx_http_iap_guard_is_variable(ngx_str_t *value);
+
+
+#endif /* NGX_HTTP_IAP_GUARD_PARAM_H */
