@@ -37,16 +37,16 @@ locked() {
 
 
 cmd_setup() {                   # installs what build, demo and test need
-    need $NEED_TEST
+    need "${NEED_TEST[@]}"
 }
 
 
 cmd_build() {                   # the module, for the installed nginx or for NGINX_SRC=DIR
     if [ -n "${NGINX_SRC:-}" ]; then
-        need $NEED_TREE
+        need "${NEED_TREE[@]}"
         locked build_source_tree "$NGINX_SRC"
     else
-        need $NEED_BUILD
+        need "${NEED_BUILD[@]}"
         locked build_installed
         echo "$BUILD/$MODULE_SO"
     fi
@@ -54,7 +54,7 @@ cmd_build() {                   # the module, for the installed nginx or for NGI
 
 
 cmd_demo() {                    # a site under attack, on this machine; --once ends by itself
-    need $NEED_DEMO
+    need "${NEED_DEMO[@]}"
     locked build_installed
     exec perl -It/lib t/demo/demo.pl --module="$BUILD/$MODULE_SO" \
         --nginx="$(command -v nginx)" "$@"
@@ -62,32 +62,32 @@ cmd_demo() {                    # a site under attack, on this machine; --once e
 
 
 cmd_test() {                    # all suites, or SUITES="plain hup"; or only the files named
-    need $NEED_TEST
+    need "${NEED_TEST[@]}"
     run_suites "$@"
 }
 
 
 cmd_unit() {                    # the C unit tests, under ASan and UBSan; or the files named
-    need $NEED_UNIT
+    need "${NEED_UNIT[@]}"
     SUITES=unit run_suites "$@"
 }
 
 
 cmd_lint() {                    # layers, directives against docs, style
-    need $NEED_LINT
+    need "${NEED_LINT[@]}"
     SUITES=lint run_suites
 }
 
 
 cmd_asan() {                    # nginx and the module with AddressSanitizer
-    need $NEED_TEST
+    need "${NEED_TEST[@]}"
     locked build_asan
     printf '%s\n' "$BUILD/asan/nginx" "$BUILD/asan/$MODULE_SO"
 }
 
 
 cmd_bench() {                   # what the guard costs, next to limit_req and to nothing
-    need $NEED_BENCH
+    need "${NEED_BENCH[@]}"
     locked build_installed
     exec perl -It/lib t/bench/bench.pl --module="$BUILD/$MODULE_SO" \
         --nginx="$(command -v nginx)" "$@"

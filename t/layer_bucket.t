@@ -69,8 +69,8 @@ location /t {
 --- init
     my $answers = main::http_raw("GET /t?u=alice HTTP/1.1\r\nHost: x\r\n\r\n" x 105
         . "GET /end HTTP/1.0\r\n\r\n");
-    my $passed = () = $answers =~ /^HTTP\/1.1 200 /mg;
-    my $refused = () = $answers =~ /^HTTP\/1.1 429 /mg;
+    my $passed = () = $answers =~ /HTTP\/1.1 200 /g;
+    my $refused = () = $answers =~ /HTTP\/1.1 429 /g;
     Test::More::is("$passed passed, $refused refused",
         "100 passed, 5 refused", "TEST 3: exactly 100");
 --- request
@@ -95,7 +95,7 @@ location /t {
 
 
 === TEST 5: an empty bucket refills at its rate
-ten a second: after a second and a half it is full again, and holds two
+two a second: after a second and a half it is full again, and holds two
 --- config
 location /t {
     iap_guard g;
@@ -117,7 +117,7 @@ location /slow {
 
 
 === TEST 6: a refusal costs nothing
-five a second, asked every tenth of a second: had refusals cost a token, the
+one a second, asked every tenth of a second: had refusals cost a token, the
 bucket would never have one again
 --- config
 location /t {
@@ -299,6 +299,9 @@ location /t {
 
 
 === TEST 15: POST, PUT and HEAD take tokens as GET does
+nginx of that age ends an HTTP/2 stream whose body it has not read with a
+reset that curl takes for an error, after "deny" and "limit_req" too
+--- no_http2
 --- config
 location /t {
     iap_guard g;

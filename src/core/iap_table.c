@@ -282,9 +282,11 @@ iap_table_set_room(const iap_table_set_t *set)
  * Moves one entry of a full set to the other set that its key may live in,
  * and returns its old place, or NULL if none can be moved.
  *
- * The copy comes first.  A process killed before the place is overwritten
- * leaves two entries of one key, of which iap_table_find() always finds the
- * same one; the other one is no younger, and so passes no later.
+ * The copy comes first, and the place is emptied, for the caller may leave it
+ * alone.  A process killed in between leaves two entries of one key, of which
+ * iap_table_find() always finds the same one; the other one is no younger,
+ * and so passes no later.  Until then neither moves: within one set it could
+ * be the older that is found.
  */
 
 static iap_entry_t *
@@ -308,10 +310,15 @@ iap_table_set_clear(const iap_table_t *t, uint8_t *set, iap_ticks_t now,
             other = iap_table_set_second(t, e->key);
         }
 
+        if (iap_table_set_find(t, other, e->key) != NULL) {
+            continue;
+        }
+
         to = iap_table_set_passed(t, other, now, chosen);
 
         if (to != NULL) {
             memcpy(to, e, t->stride);
+            memset(e, 0, t->stride);
             return e;
         }
     }

@@ -11,9 +11,9 @@ ASAN_CFLAGS="-O1 -g -Wall -Wextra -fsanitize=address -fno-omit-frame-pointer"
 
 # what the suites need; threads are for parts to come
 
-SOURCE_FLAGS="--with-compat --with-debug --with-threads
+SOURCE_FLAGS=(--with-compat --with-debug --with-threads
     --with-http_ssl_module --with-http_v2_module --with-http_realip_module
-    --with-http_auth_request_module --with-http_stub_status_module"
+    --with-http_auth_request_module --with-http_stub_status_module)
 
 
 # What makes a configuration stale: another nginx, other flags, a changed
@@ -87,6 +87,20 @@ place() {
 }
 
 
+# check_loads NGINX MODULE: a function that is declared, used and nowhere
+# defined is found only when nginx loads the module.
+
+check_loads() {
+    local conf=$BUILD/loads.conf
+
+    printf '%s\n' "load_module $2;" "pid $BUILD/loads.pid;" "events {}" \
+        > "$conf"
+
+    "$1" -t -q -p "$BUILD/" -e stderr -c "$conf" \
+        || die "$1 can't load $2"
+}
+
+
 # copy_tree FROM TO: modification times stay, so make knows what is new
 
 copy_tree() {
@@ -121,6 +135,7 @@ build_installed() {
         --with-cc-opt="$MODULE_CFLAGS" --add-dynamic-module="$ROOT"
     make_in "$tree" objs modules
     place "$tree/objs/$MODULE_SO" "$BUILD/$MODULE_SO"
+    check_loads nginx "$BUILD/$MODULE_SO"
 }
 
 
@@ -139,21 +154,45 @@ build_source_tree() {
 
     copy_tree "$src" "$tree"
 
-    # shellcheck disable=SC2086
-    configure_in "$tree" objs-dynamic $SOURCE_FLAGS \
+    configure_in "$tree" objs-dynamic "${SOURCE_FLAGS[@]}" \
         --with-cc-opt="$MODULE_CFLAGS" --add-dynamic-module="$ROOT"
     make_in "$tree" objs-dynamic build
 
-    # shellcheck disable=SC2086
-    configure_in "$tree" objs-static $SOURCE_FLAGS \
+    configure_in "$tree" objs-static "${SOURCE_FLAGS[@]}" \
         --with-cc-opt="$MODULE_CFLAGS" --add-module="$ROOT"
     make_in "$tree" objs-static build
 
     place "$tree/objs-dynamic/nginx" "$out/nginx"
     place "$tree/objs-dynamic/$MODULE_SO" "$out/$MODULE_SO"
     place "$tree/objs-static/nginx" "$out/nginx-static"
+    check_loads "$out/nginx" "$out/$MODULE_SO"
 
     printf '%s\n' "$out/nginx" "$out/$MODULE_SO" "$out/nginx-static"
+}
+
+
+# The source of the nginx that is installed, in TREE
+
+installed_source() {
+    local version
+
+    version=$(nginx -v 2>&1 | sed 's|.*nginx/\([0-9.]*\).*|\1|')
+
+    [ "$(nginx_version_of "$1" 2> /dev/null)" = "$version" ] && return
+    rm -rf "$1"
+    fetch_nginx_source "$version" "$1"
+}
+
+
+build_static() {
+    local tree=$BUILD/static/tree
+
+    mkdir -p "$BUILD/static"
+    installed_source "$tree"
+    configure_in "$tree" objs "${SOURCE_FLAGS[@]}" \
+        --with-cc-opt="$MODULE_CFLAGS" --add-module="$ROOT"
+    make_in "$tree" objs build
+    place "$tree/objs/nginx" "$BUILD/static/nginx"
 }
 
 
@@ -164,17 +203,12 @@ build_source_tree() {
 ASAN_REPORTS=$BUILD/asan/reports
 
 build_asan() {
-    local version tree=$BUILD/asan/tree
+    local tree=$BUILD/asan/tree
 
-    version=$(nginx -v 2>&1 | sed 's|.*nginx/\([0-9.]*\).*|\1|')
     mkdir -p "$ASAN_REPORTS"
     chmod 1777 "$ASAN_REPORTS"
 
-    if [ "$(nginx_version_of "$tree" 2> /dev/null)" != "$version" ]; then
-        rm -rf "$tree"
-        fetch_nginx_source "$version" "$tree"
-    fi
-
+    installed_source "$tree"
     asan_options
 
     # nginx's Makefile does not know that options.o goes into the binary
@@ -182,8 +216,7 @@ build_asan() {
     [ ! "$BUILD/asan/options.o" -nt "$tree/objs/nginx" ] \
         || rm -f "$tree/objs/nginx"
 
-    # shellcheck disable=SC2086
-    configure_in "$tree" objs $SOURCE_FLAGS \
+    configure_in "$tree" objs "${SOURCE_FLAGS[@]}" \
         --with-cc-opt="$ASAN_CFLAGS -DNGX_DEBUG_PALLOC=1" \
         --with-ld-opt="-fsanitize=address $BUILD/asan/options.o" \
         --add-dynamic-module="$ROOT"
@@ -191,6 +224,7 @@ build_asan() {
 
     place "$tree/objs/nginx" "$BUILD/asan/nginx"
     place "$tree/objs/$MODULE_SO" "$BUILD/asan/$MODULE_SO"
+    check_loads "$BUILD/asan/nginx" "$BUILD/asan/$MODULE_SO"
 }
 
 
@@ -199,8 +233,9 @@ build_asan() {
 # Reports go into files, for the error log of a test is gone with the test.
 # A process that failed aborts, which the master calls an alert.
 #
-# Leaks are looked for when a process ends.  nginx itself leaves nothing but
-# its arrays of connections and events and, after -t, the configuration.
+# Leaks are looked for when a server ends that was told to: nginx -t and the
+# like leave what they had to the system.  All that nginx itself leaves are
+# its arrays of connections and events.
 
 asan_options() {
     local source=$BUILD/asan/options.c leaks=1
@@ -211,6 +246,11 @@ asan_options() {
     fi
 
     cat > "$source.tmp" << END
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int __lsan_is_turned_off(void);
 const char *__asan_default_options(void);
 const char *__lsan_default_options(void);
 const char *__lsan_default_suppressions(void);
@@ -232,7 +272,19 @@ __lsan_default_options(void)
 const char *
 __lsan_default_suppressions(void)
 {
-    return "leak:ngx_event_process_init\nleak:ngx_init_cycle\n";
+    return "leak:ngx_event_process_init\n";
+}
+
+/* weak: configure links its test programs with this file, too */
+
+extern volatile sig_atomic_t  ngx_quit __attribute__((weak));
+extern volatile sig_atomic_t  ngx_terminate __attribute__((weak));
+extern uintptr_t              ngx_exiting __attribute__((weak));
+
+int
+__lsan_is_turned_off(void)
+{
+    return &ngx_quit == NULL || !(ngx_quit || ngx_terminate || ngx_exiting);
 }
 END
 

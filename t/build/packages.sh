@@ -36,13 +36,13 @@ perl:Test/Nginx/Socket.pm               libtest-nginx-perl@sid  testnginx
 
 # The groups of each command.
 
-NEED_BUILD="c nginx"
-NEED_TREE="c tree"
-NEED_UNIT="c perl"
-NEED_LINT="c perl testnginx"
-NEED_DEMO="c nginx perl http"
-NEED_BENCH="c nginx perl wrk"
-NEED_TEST="c nginx tree perl http wrk tests testnginx"
+NEED_BUILD=(c nginx)
+NEED_TREE=(c tree)
+NEED_UNIT=(c perl)
+NEED_LINT=(c perl testnginx)
+NEED_DEMO=(c nginx perl http)
+NEED_BENCH=(c nginx perl wrk)
+NEED_TEST=(c nginx tree perl http wrk tests testnginx)
 
 
 is_there() {

@@ -22,14 +22,15 @@ SUITE_ENV=()
 # the result.
 
 run_suite() {
-    local name=$1 log=$TEST_OUT/$1.log start=$SECONDS rc=0 files tests result
+    local name=$1 log start=$SECONDS rc=0 files tests result
     shift
 
     mkdir -p "$TEST_OUT"
+    log=$(mktemp "$TEST_OUT/$name.XXXXXX")
     say "suite $name"
 
-    env "${SUITE_ENV[@]}" prove --failures --comments "$@" \
-        2>&1 < /dev/null | tee "$log" || rc=1
+    env "${SUITE_ENV[@]}" prove --failures --timer "$@" 2>&1 < /dev/null \
+        | tee "$log" || rc=1
 
     # "Files=2, Tests=17, ..."
 
@@ -37,6 +38,8 @@ run_suite() {
         sed -n 's/^Files=\([0-9]*\), Tests=\([0-9]*\),.*/\1 \2/p' "$log" \
             | tail -n 1
         echo "0 0")
+
+    mv "$log" "$TEST_OUT/$name.log"
 
     result=pass
     if [ $rc != 0 ]; then
@@ -85,6 +88,8 @@ prepare() {
             locked build_installed ;;
         plain | hup | load)
             locked build_installed ;;
+        static)
+            locked build_static ;;
     esac
 }
 
@@ -114,19 +119,19 @@ suite_unit() {
     local programs
     mapfile -t programs < <(unit_programs "$@")
 
-    run_suite unit --exec '' "${programs[@]}"
+    run_suite unit --comments --exec '' "${programs[@]}"
 }
 
 
 suite_lint() {
-    run_suite lint "$@"
+    run_suite lint --comments "$@"
 }
 
 
 # tests of what the tests are made of
 
 suite_perl() {
-    run_suite perl -It/lib "$@"
+    run_suite perl --comments -It/lib "$@"
 }
 
 
@@ -146,6 +151,17 @@ test_nginx() {
 suite_plain() {
     use_installed
     test_nginx plain "$@"
+}
+
+
+# The module in nginx, not loaded: the order of handlers and filters could
+# differ.  Not one of all suites, for it takes another build of nginx.
+
+suite_static() {
+    SUITE_ENV=()
+    NGINX=$BUILD/static/nginx
+    MODULE=
+    test_nginx static "$@"
 }
 
 
@@ -199,7 +215,7 @@ no_asan_reports() {
 suite_load() {
     use_installed
     SUITE_ENV=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
-    run_suite load --exec "perl -It/lib" "$@"
+    run_suite load --comments --exec "perl -It/lib" "$@"
 }
 
 
@@ -234,10 +250,8 @@ files_of() {
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
             *:t/*/*.t)              ;;
-            plain:t/*.t)            echo "$file" ;;
-            asan:t/*.t)             echo "$file" ;;
-            hup:t/*.t)              echo "$file" ;;
-            http2:t/*.t)            echo "$file" ;;
+            plain:t/*.t | static:t/*.t | asan:t/*.t | hup:t/*.t | http2:t/*.t)
+                                    echo "$file" ;;
         esac
     done
 }

@@ -47,7 +47,7 @@ sub main {
         $file = abs_path($file) || $file;
     }
 
-    local @SIG{qw(INT TERM HUP)} = (sub { $signal = shift }) x 3;
+    local @SIG{qw(INT TERM HUP PIPE)} = (sub { $signal = shift }) x 4;
 
     my $site = DemoSite->new(%options);
     my $rc   = eval { run($site, $options{once}) };
@@ -55,7 +55,7 @@ sub main {
 
     # a second Ctrl-C must not leave anything running
 
-    local @SIG{qw(INT TERM HUP)} = ('IGNORE') x 3;
+    local @SIG{qw(INT TERM HUP PIPE)} = ('IGNORE') x 4;
 
     $site->stop;
     print 'left in ', $site->folder, "\n" if $options{keep};

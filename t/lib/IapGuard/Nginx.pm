@@ -192,6 +192,33 @@ sub get {
 }
 
 
+# The answers to many GETs, each [path, header => value...], in their order;
+# up to 32 at a time.
+
+sub ask {
+    my ($self, @requests) = @_;
+    my $loop = IapGuard::Loop->new;
+    my $left = @requests;
+    my @answers;
+
+    my $client = IapGuard::LoadClient->new(
+        loop => $loop, port => $self->port, connections => 32, timeout => 15);
+
+    foreach my $i (0 .. $#requests) {
+        my ($path, %headers) = @{ $requests[$i] };
+
+        $client->request(
+            { method => 'GET', path => $path, headers => \%headers },
+            sub { $answers[$i] = shift; $left-- });
+    }
+
+    $loop->run_until(sub { !$left });
+    $client->shut;
+
+    return @answers;
+}
+
+
 # A call of the API; the body of its answer.
 
 sub api {
