@@ -151,7 +151,7 @@ X-Device: a
 
 
 
-=== TEST 8: an identity of blanks only is missing
+=== TEST 8: an empty identity is missing
 --- config
     location = /t {
         iap_guard g;
@@ -253,7 +253,7 @@ sub {
 
 
 
-=== TEST 13: default_type, charset and types of the location do not matter
+=== TEST 13: default_type and types of the location do not matter
 --- config
     location = /t {
         default_type text/html;

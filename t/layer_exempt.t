@@ -21,7 +21,7 @@ run_tests();
 __DATA__
 
 === TEST 1: empty and "0" are not exempt; "1", "00", "false" and blanks are
-as with "if" and "limit_rate_after"'s kin in nginx
+what nginx's own conditions take for true
 --- config
 location /t {
     iap_guard g;

@@ -2,10 +2,10 @@
  * The shared-memory zone: mapping it, dividing it, deciding in it.
  */
 
-#include <openssl/rand.h>
-
 #include "ngx_iap_zone.h"
 #include "ngx_iap_slot.h"
+
+#include <openssl/rand.h>
 
 
 /* of the memory that the tables share, see NGX_IAP_KINDS */
@@ -17,7 +17,7 @@
 /* a zone that has been full for less is not worth a second line */
 #define NGX_IAP_FULL_QUIET    60000
 
-#define NGX_IAP_SAMPLE        4096
+#define NGX_IAP_SAMPLE        16384
 
 
 static ngx_int_t ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data);

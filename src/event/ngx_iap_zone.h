@@ -121,7 +121,7 @@ void ngx_iap_zone_full(ngx_iap_zone_t *zone, ngx_log_t *log);
 
 /*
  * Bytes of a kind: set aside, and in use by entries that carry information.
- * The latter looks, without the lock, at 4096 entries at most and
+ * The latter looks, without the lock, at 16384 entries at most and
  * extrapolates.
  */
 

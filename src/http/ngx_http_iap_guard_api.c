@@ -2,9 +2,9 @@
  * The API's frame: the directive, routing, who may, reading, answering.
  */
 
-#include <openssl/crypto.h>
-
 #include "ngx_http_iap_guard_api.h"
+
+#include <openssl/crypto.h>
 
 
 /* a path, or with `named` a path and "/NAME"; one row a method */

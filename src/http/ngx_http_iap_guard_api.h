@@ -12,9 +12,10 @@
 #ifndef NGX_HTTP_IAP_GUARD_API_H
 #define NGX_HTTP_IAP_GUARD_API_H
 
-#include <jansson.h>
-
+/* nginx's configuration header comes before any of the system's */
 #include "ngx_http_iap_guard.h"
+
+#include <jansson.h>
 
 
 /* bodies of calls, and lists that they return, end here */

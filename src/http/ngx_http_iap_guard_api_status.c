@@ -5,8 +5,8 @@
  * between two passes over it, and nothing is shown under a lock.
  */
 
-#include "iap_metrics.h"
 #include "ngx_http_iap_guard_api.h"
+#include "iap_metrics.h"
 
 
 #define NGX_HTTP_IAP_GUARD_STATUS_BANS  1000
@@ -224,6 +224,10 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
         snap->size[i] = ngx_iap_zone_size(imcf->zone, i);
     }
 
+    /* bans are few, and each is worth showing: these are counted */
+
+    snap->used[NGX_IAP_KIND_BANS] = 0;
+
     return ngx_iap_bans_walk(imcf->zone, ngx_http_iap_guard_count_ban, snap);
 }
 
@@ -234,6 +238,8 @@ ngx_http_iap_guard_count_ban(ngx_iap_ban_info_t *ban, void *data)
     ngx_http_iap_guard_snapshot_t *snap = data;
 
     ngx_uint_t  i;
+
+    snap->used[NGX_IAP_KIND_BANS] += sizeof(iap_ban_t);
 
     for (i = 0; i < snap->n; i++) {
 

@@ -88,7 +88,7 @@ sub blocks {
 
     while (my $line = <$in>) {
 
-        if (!$block && $line =~ /^```nginx\b(.*)$/) {
+        if (!$block && $line =~ /^\s*```nginx\b(.*)$/) {
             my @words    = split ' ', $1;
             my $expected = @words && $EXPECTED{$words[-1]} ? pop @words
                                                            : 'passed';
@@ -100,7 +100,7 @@ sub blocks {
             $block = { line => $., context => $context, text => '',
                        expected => $expected };
 
-        } elsif ($block && $line =~ /^```\s*$/) {
+        } elsif ($block && $line =~ /^\s*```\s*$/) {
             push @blocks, $block;
             undef $block;
 
@@ -140,7 +140,10 @@ sub try {
     my $words = do { local $/; <$pipe> } // '';
     close $pipe;
 
-    my $became = $? != 0 ? 'refused'
+    # an nginx that does not know a directive has not judged it
+
+    my $became = $words =~ /unknown directive/ ? 'not understood'
+                 : $? != 0 ? 'refused'
                  : $words =~ /\[warn\]/ ? 'warned' : 'passed';
 
     return if $became eq $block->{expected};

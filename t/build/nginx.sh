@@ -235,7 +235,7 @@ build_asan() {
 #
 # Leaks are looked for when a server ends that was told to: nginx -t and the
 # like leave what they had to the system.  All that nginx itself leaves are
-# its arrays of connections and events.
+# its arrays of connections and events, and PCRE's context of compilation.
 
 asan_options() {
     local source=$BUILD/asan/options.c leaks=1
@@ -272,7 +272,7 @@ __lsan_default_options(void)
 const char *
 __lsan_default_suppressions(void)
 {
-    return "leak:ngx_event_process_init\n";
+    return "leak:ngx_event_process_init\nleak:ngx_regex_malloc\n";
 }
 
 /* weak: configure links its test programs with this file, too */

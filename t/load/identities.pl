@@ -24,7 +24,7 @@ use constant {
     SEGMENTS     => 100,        # with all their places taken
     SAMPLE       => 300,
 
-    GROWTH       => 2_048,      # KB of its own that a worker may take
+    GROWTH       => 4_096,      # KB of its own that a worker may take
     LOST         => 0.001,      # share that may find no room in 64m
 };
 
@@ -60,6 +60,8 @@ sub too_small {
 END
 
     spend($nginx, $size);
+
+    busy($nginx);
 
     my %before = memory($nginx);
     my $zone   = $nginx->api_json('GET', 'status')->{zone}{size};
@@ -164,6 +166,8 @@ sub large_enough {
         }
 END
 
+    busy($nginx);
+
     my %before = memory($nginx);
     my $zone   = $nginx->api_json('GET', 'status')->{zone}{size};
     my $flood  = flood($nginx, '/redeem');
@@ -227,15 +231,22 @@ sub flood {
 }
 
 
+# Some of what a worker has it takes only once it has been busy.
+
+sub busy {
+    my ($nginx) = @_;
+
+    return IapGuard::Wrk->run(
+        url => $nginx->url('/none'), threads => 2, connections => 48,
+        seconds => 1, send => { depth => DEPTH });
+}
+
+
 # KB of all workers: VmSize, RssAnon, RssShmem.
 
 sub memory {
     my ($nginx) = @_;
     my %sum;
-
-    # what a worker has of its own only once it has answered
-
-    $nginx->ask(map { ['/none'] } 1 .. 64);
 
     foreach my $pid ($nginx->workers) {
         open my $file, '<', "/proc/$pid/status" or die "worker $pid: $!\n";

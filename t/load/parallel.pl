@@ -1,8 +1,9 @@
 #!/usr/bin/perl
 
 # What many ask for in the same moment: 100 requests, each on a connection of
-# its own, for one token, for ten places, for one window.  The workers are
-# stopped while the requests are sent, so that all of them have work at once.
+# its own, for one token, for as many, for ten places, for one window.  The
+# workers are stopped while the requests are sent, so that all of them have
+# work at once, and cached clocks that differ.
 
 use strict;
 use warnings;
@@ -17,7 +18,7 @@ use IapGuard::Wrk;
 
 use constant {
     PARALLEL       => 100,
-    BUCKET_ROUNDS  => 8,
+    BUCKET_ROUNDS  => 8,        # for each capacity
     SEGMENT_ROUNDS => 6,
     WINDOW_ROUNDS  => 2,
 
@@ -32,6 +33,13 @@ my $SERVER = <<"END";
         location = /bucket {
             iap_guard       bucket;
             iap_guard_user  \$http_x_user_id capacity=1 rate=1r/h;
+            empty_gif;
+        }
+
+        location = /enough {
+            iap_guard       enough;
+            iap_guard_user  \$http_x_user_id
+                            capacity=@{[ PARALLEL ]} rate=1r/h;
             empty_gif;
         }
 
@@ -57,7 +65,8 @@ foreach my $workers (1, 2, 4) {
         # the kernel then shares the connections out among the workers
         listen => 'reuseport')->start;
 
-    bucket_of_one($nginx);
+    bucket($nginx, '/bucket', 1);
+    bucket($nginx, '/enough', PARALLEL);
     segment($nginx);
     global_window($nginx);
     global_rate($nginx);
@@ -71,25 +80,30 @@ foreach my $workers (1, 2, 4) {
 done_testing;
 
 
-sub bucket_of_one {
-    my ($nginx) = @_;
+# Not one more than there are tokens, and not one less: a worker whose clock
+# is behind must not see a token as one that is still to come.
+
+sub bucket {
+    my ($nginx, $path, $tokens) = @_;
     my (@passed, %workers);
 
     foreach my $round (1 .. BUCKET_ROUNDS) {
-        my $user = "X-User-Id: one-$round";
-        my @answers = at_once($nginx, map { ['/bucket', $user] }
-                                      1 .. PARALLEL);
+        my $user = "X-User-Id: user-$round";
+        my @answers = at_once($nginx, map { [$path, $user] } 1 .. PARALLEL);
 
         push @passed, count(\@answers, 200) . '/' . count(\@answers, 429);
         $workers{ $_->{worker} } = 1 foreach @answers;
     }
 
-    is "@passed", join(' ', ('1/' . (PARALLEL - 1)) x BUCKET_ROUNDS),
+    is "@passed",
+        join(' ', ($tokens . '/' . (PARALLEL - $tokens)) x BUCKET_ROUNDS),
         "$nginx->{workers} workers: of each " . PARALLEL
-        . ' requests for a bucket of one, one passed';
+        . " requests for $tokens tokens, $tokens passed";
 
     is keys %workers, $nginx->{workers},
         "$nginx->{workers} workers: all of them answered";
+
+    return;
 }
 
 
