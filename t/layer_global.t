@@ -45,7 +45,7 @@ location /t {
 
 
 === TEST 2: a fraction of a request is none
-an hour and a half's worth of one an hour
+two hours less a minute at one an hour
 --- config
 location /t {
     iap_guard g;

@@ -136,7 +136,7 @@ location /b {
 
 === TEST 6: sixteen guards side by side
 --- config eval
-join '', map {
+CORE::join '', map {
     "location /g$_ { iap_guard g$_; iap_guard_user \$arg_u capacity=$_ "
     . "rate=1r/h; empty_gif; }"
 } 1 .. 16
@@ -158,12 +158,13 @@ my @buckets = map {
     iap_guard_global rate=9r/d window=1d;
     @buckets empty_gif; }"
 --- request eval
-my $all = join '&', map { "b$_=x" } 1 .. 21;
+my $all = CORE::join '&', map { "b$_=x" } 1 .. 21;
 ["GET /t?u=1&ip=10.0.0.1&$all",
  (map { my $last = $_;
-        "GET /t?u=1&ip=10.0.0.1&" . join '&', map { "b$_=" . ($_ == $last ? "x" : "y") } 1 .. 21
+        "GET /t?u=1&ip=10.0.0.1&" . CORE::join '&',
+            map { "b$_=" . ($_ == $last ? "x" : "y") } 1 .. 21
       } 1, 13, 21),
- "GET /t?u=1&ip=10.0.0.1&" . join('&', map { "b$_=y" } 1 .. 21)]
+ "GET /t?u=1&ip=10.0.0.1&" . CORE::join('&', map { "b$_=y" } 1 .. 21)]
 --- error_code eval
 [200, 429, 429, 429, 200]
 --- response_headers eval

@@ -57,7 +57,7 @@ __DATA__
 
 
 
-=== TEST 2: the key is the HMAC of the identity, with blanks around it gone
+=== TEST 2: the key is the HMAC of the identity
 --- no_http2
 --- request eval
 ["POST /api/bans
@@ -68,10 +68,9 @@ __DATA__
 --- error_code eval
 [201, 429, 200, 200]
 --- response_body_like eval
-[map { '"key":"\Q' . $_ . '\E"' =~ s/\\Q(.*)\\E/quotemeta($1)/er }
- hashed("alice", "0123456789abcdef"),
- ()]
---- SKIP
+['"key":"' . quotemeta(main::hashed("alice", "0123456789abcdef")) . '"',
+ '"banned"', "GIF",
+ '"key":"' . quotemeta(main::hashed("alice", "0123456789abcdef")) . '"']
 
 
 
@@ -88,7 +87,7 @@ __DATA__
 --- error_code eval
 [201, 429, 200]
 --- response_body_like eval
-['"key":"' . quotemeta(hashed("alice", "0123456789abcdef")) . '"',
+['"key":"' . quotemeta(main::hashed("alice", "0123456789abcdef")) . '"',
  '"banned"', "GIF"]
 
 
@@ -104,7 +103,7 @@ __DATA__
 --- error_code eval
 [201, 429]
 --- response_body_like eval
-['"key":"' . quotemeta(hashed("alice", "other")) . '"', '"banned"']
+['"key":"' . quotemeta(main::hashed("alice", "other")) . '"', '"banned"']
 
 
 
@@ -113,7 +112,7 @@ __DATA__
 [("GET /t") x 6]
 --- more_headers eval
 ["X-Nobody: 1", "X-U: \@127.0.0.1", "X-U: 127.0.0.1", "X-U: \@127.0.0.1",
- "X-U: alice", "X-U: " . hashed("alice", "0123456789abcdef")]
+ "X-U: alice", "X-U: " . main::hashed("alice", "0123456789abcdef")]
 --- error_code eval
 [200, 200, 200, 429, 200, 200]
 

@@ -9,7 +9,7 @@
 
 bool
 iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
-    iap_ticks_t until, iap_ticks_t now, bool *is_new)
+    iap_ticks_t *until, iap_ticks_t now, bool *is_new)
 {
     iap_ban_t           *ban;
     iap_table_chosen_t   chosen;
@@ -28,7 +28,8 @@ iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
     {
         *is_new = false;
 
-        if (ban->entry.until >= until) {
+        if (ban->entry.until >= *until) {
+            *until = ban->entry.until;
             return true;
         }
     }
@@ -44,7 +45,7 @@ iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
     ban->key_len = (uint8_t) (subject->key.len < IAP_KEY_TEXT_MAX
                               ? subject->key.len : IAP_KEY_TEXT_MAX);
     memcpy(ban->key, subject->key.data, ban->key_len);
-    ban->entry.until = until;
+    ban->entry.until = *until;
 
     return true;
 }

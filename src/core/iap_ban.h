@@ -36,12 +36,12 @@ typedef struct {
 
 /*
  * Bans until the given moment.  A ban that is already there is prolonged,
- * never shortened.  Returns false if the table has no room; *is_new tells
- * whether the subject was not banned before.
+ * never shortened: *until becomes the later of the two.  Returns false if the
+ * table has no room; *is_new tells whether the subject was not banned before.
  */
 
 bool iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
-    iap_ticks_t until, iap_ticks_t now, bool *is_new);
+    iap_ticks_t *until, iap_ticks_t now, bool *is_new);
 
 /* how long the ban still lasts; 0: not banned */
 

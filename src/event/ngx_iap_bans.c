@@ -14,7 +14,7 @@ static iap_hash_t ngx_iap_ban_hash_key(ngx_iap_zone_t *zone,
 static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_addr_t *addr, unsigned bits);
 static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_ban_subject_t *subject, iap_ticks_t duration);
+    iap_ban_subject_t *subject, iap_ticks_t *duration);
 static iap_ticks_t ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
     iap_ticks_t now, ngx_iap_ban_info_t *info);
@@ -22,7 +22,7 @@ static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
 
 ngx_int_t
 ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t duration)
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
 {
     iap_ban_subject_t  subject;
 
@@ -38,7 +38,7 @@ ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 ngx_int_t
 ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
-    iap_ticks_t duration)
+    iap_ticks_t *duration)
 {
     u_char             text[IAP_ADDR_TEXT_MAX];
     iap_addr_t         prefix;
@@ -70,17 +70,17 @@ ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
 static ngx_int_t
 ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_ban_subject_t *subject, iap_ticks_t duration)
+    iap_ban_subject_t *subject, iap_ticks_t *duration)
 {
     bool         is_new, stored;
     iap_ticks_t  now, until;
 
     now = ngx_iap_now();
-    until = now + ngx_min(duration, NGX_IAP_BAN_MAX);
+    until = now + ngx_min(*duration, NGX_IAP_BAN_MAX);
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    stored = iap_ban_put(&zone->bans, subject, until, now, &is_new);
+    stored = iap_ban_put(&zone->bans, subject, &until, now, &is_new);
 
     if (stored && zone->head->bans_until < until) {
         zone->head->bans_until = until;
@@ -92,6 +92,8 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         (void) ngx_atomic_fetch_add(&slot->full[NGX_IAP_KIND_BANS], 1);
         return NGX_DECLINED;
     }
+
+    *duration = until - now;
 
     if (!is_new) {
         return NGX_DONE;

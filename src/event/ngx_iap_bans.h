@@ -38,14 +38,15 @@ typedef ngx_int_t (*ngx_iap_ban_visit_pt)(ngx_iap_ban_info_t *ban,
  * Bans an identity's key text in a layer, or a prefix in the layer
  * "segment".  NGX_OK: made; NGX_DONE: there was one already, prolonged if this
  * one lasts longer; NGX_DECLINED: the table is full (counted in the slot).
- * Duration is above 0 and cut to NGX_IAP_BAN_MAX.
+ * *duration is above 0 and cut to NGX_IAP_BAN_MAX; if NGX_DONE is returned, it
+ * is what is left of the ban.
  */
 
 ngx_int_t ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t duration);
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration);
 ngx_int_t ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
-    iap_ticks_t duration);
+    iap_ticks_t *duration);
 
 /* whether the zone has any ban in force: cheap, without the lock, may be
    true for a while after the last was lifted */

@@ -54,6 +54,9 @@ ngx_http_iap_guard_ban_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    /* an undecided request may have come here from another guard's location */
+    ctx->guard = ilcf->guard;
+
     rc = ngx_http_iap_guard_banned(r, ilcf, ctx, 1);
 
     if (rc != NGX_OK) {

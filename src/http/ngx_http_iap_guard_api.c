@@ -214,7 +214,8 @@ ngx_http_iap_guard_api_handler(ngx_http_request_t *r)
 }
 
 
-/* what stands behind the location, without a slash before it */
+/* what stands behind the location, without a slash before it; the location
+   "/x" has nothing to say of "/xstatus" */
 
 static void
 ngx_http_iap_guard_api_path(ngx_http_request_t *r, ngx_str_t *path)
@@ -232,10 +233,19 @@ ngx_http_iap_guard_api_path(ngx_http_request_t *r, ngx_str_t *path)
         path->len -= clcf->name.len;
     }
 
-    if (path->len && path->data[0] == '/') {
+    if (path->len == 0
+        || clcf->name.data[clcf->name.len - 1] == '/')
+    {
+        return;
+    }
+
+    if (path->data[0] == '/') {
         path->data++;
         path->len--;
+        return;
     }
+
+    *path = r->uri;
 }
 
 

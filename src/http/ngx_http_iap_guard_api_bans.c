@@ -43,7 +43,7 @@ static ngx_int_t ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     ngx_uint_t seconds);
 static ngx_int_t ngx_http_iap_guard_ban_put(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_t *guard,
-    ngx_iap_slot_layer_t *layer, ngx_str_t *key, ngx_uint_t seconds,
+    ngx_iap_slot_layer_t *layer, ngx_str_t *key, ngx_uint_t *seconds,
     ngx_str_t *shown);
 static json_t *ngx_http_iap_guard_ban_json(ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key, uint64_t seconds);
@@ -165,7 +165,7 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
 
     shown.data = buf;
 
-    rc = ngx_http_iap_guard_ban_put(imcf, guard, slot_layer, key, seconds,
+    rc = ngx_http_iap_guard_ban_put(imcf, guard, slot_layer, key, &seconds,
                                     &shown);
 
     if (rc == NGX_ERROR) {
@@ -197,24 +197,26 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
 
 
 /* NGX_ERROR: the key is none of this layer; else what ngx_iap_ban_...() said,
-   and shown is filled, whose data has IAP_KEY_TEXT_MAX bytes */
+   and shown is filled, whose data has IAP_KEY_TEXT_MAX bytes, and *seconds is
+   what the ban still lasts */
 
 static ngx_int_t
 ngx_http_iap_guard_ban_put(ngx_http_iap_guard_main_conf_t *imcf,
     ngx_http_iap_guard_t *guard, ngx_iap_slot_layer_t *layer, ngx_str_t *key,
-    ngx_uint_t seconds, ngx_str_t *shown)
+    ngx_uint_t *seconds, ngx_str_t *shown)
 {
     unsigned     bits;
+    ngx_int_t    rc;
     iap_key_t    identity;
     iap_addr_t   addr;
     iap_view_t   view;
     iap_ticks_t  duration;
 
-    duration = seconds * IAP_TICKS_PER_SEC;
+    duration = *seconds * IAP_TICKS_PER_SEC;
+    view.data = key->data;
+    view.len = key->len;
 
     if (layer == guard->segment_slot) {
-        view.data = key->data;
-        view.len = key->len;
 
         if (!iap_addr_parse_prefix(view, &addr, &bits) || bits == 0) {
             return NGX_ERROR;
@@ -222,21 +224,27 @@ ngx_http_iap_guard_ban_put(ngx_http_iap_guard_main_conf_t *imcf,
 
         shown->len = iap_addr_text(&addr, bits, shown->data);
 
-        return ngx_iap_ban_prefix(imcf->zone, guard->slot, layer, &addr,
-                                  bits, duration);
+        rc = ngx_iap_ban_prefix(imcf->zone, guard->slot, layer, &addr, bits,
+                                &duration);
+
+    } else {
+
+        if (ngx_http_iap_guard_ban_key(imcf, key, &identity) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        shown->len = identity.len;
+        ngx_memcpy(shown->data, identity.data, identity.len);
+
+        view.data = identity.data;
+        view.len = identity.len;
+
+        rc = ngx_iap_ban_key(imcf->zone, guard->slot, layer, view, &duration);
     }
 
-    if (ngx_http_iap_guard_ban_key(imcf, key, &identity) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    *seconds = (ngx_uint_t) iap_ticks_to_sec(duration);
 
-    shown->len = identity.len;
-    ngx_memcpy(shown->data, identity.data, identity.len);
-
-    view.data = identity.data;
-    view.len = identity.len;
-
-    return ngx_iap_ban_key(imcf->zone, guard->slot, layer, view, duration);
+    return rc;
 }
 
 

@@ -125,14 +125,15 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ngx_str_t                        prefix;
     iap_addr_t                       masked;
     ngx_uint_t                       seconds;
+    iap_ticks_t                      duration;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
     bits = addr->family == IAP_ADDR_V4 ? layer->ipv4 : layer->ipv6;
-    seconds = (ngx_uint_t) iap_ticks_to_sec(layer->ban);
+    duration = layer->ban;
 
     rc = ngx_iap_ban_prefix(imcf->zone, ctx->guard->slot, layer->slot, addr,
-                            bits, layer->ban);
+                            bits, &duration);
 
     if (rc == NGX_DECLINED) {
         ngx_iap_zone_full(imcf->zone, r->connection->log);
@@ -140,6 +141,7 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     /* whoever is banned need not come back before */
+    seconds = (ngx_uint_t) iap_ticks_to_sec(duration);
     ctx->retry_after = ngx_max(ctx->retry_after, seconds);
 
     if (rc == NGX_OK) {

@@ -102,7 +102,13 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_uint_t  i;
 
-    if (conf->enable == NGX_CONF_UNSET) {
+    if (conf->enable == NGX_CONF_UNSET && conf->api) {
+
+        /* who is to switch a guard off must not be held up by it */
+
+        conf->enable = 0;
+
+    } else if (conf->enable == NGX_CONF_UNSET) {
         conf->enable = prev->enable;
         conf->name = prev->name;
         conf->place = prev->place;
@@ -427,9 +433,10 @@ ngx_http_iap_guard_warn(ngx_conf_t *cf, ngx_http_iap_guard_loc_conf_t *prev,
 
     if (conf->guard != NULL && what.len != 0) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                      "\"%V\" in %s \"%V\" answers before guard \"%V\" of "
+                      "\"%V\" in %s%V%s answers before guard \"%V\" of "
                       "%V:%ui could decide", &what,
-                      server ? "the server with" : "location", &clcf->name,
+                      server ? "the server" : "location \"", &clcf->name,
+                      server ? "" : "\"",
                       &conf->name, &conf->place.file, conf->place.line);
     }
 

@@ -86,7 +86,7 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        plain | hup | load)
+        perl | plain | hup | load)
             locked build_installed ;;
         static)
             locked build_static ;;
@@ -128,9 +128,11 @@ suite_lint() {
 }
 
 
-# tests of what the tests are made of
+# what the tests are made of, and what the documentation shows
 
 suite_perl() {
+    use_installed
+    nginx_in_environment
     run_suite perl --comments -It/lib "$@"
 }
 
@@ -142,7 +144,7 @@ test_nginx() {
     local name=$1
     shift
 
-    SUITE_ENV+=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
+    nginx_in_environment
     run_suite "$name" -j "$TEST_JOBS" \
         --exec "perl t/build/slot.pl $TEST_OUT" "$@"
 }
@@ -214,7 +216,7 @@ no_asan_reports() {
 
 suite_load() {
     use_installed
-    SUITE_ENV=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
+    nginx_in_environment
     run_suite load --comments --exec "perl -It/lib" "$@"
 }
 
@@ -223,6 +225,11 @@ use_installed() {
     NGINX=$(command -v nginx)
     MODULE=$BUILD/$MODULE_SO
     SUITE_ENV=()
+}
+
+
+nginx_in_environment() {
+    SUITE_ENV+=(TEST_NGINX_BINARY="$NGINX" TEST_NGINX_LOAD_MODULES="$MODULE")
 }
 
 

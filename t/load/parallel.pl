@@ -1,9 +1,9 @@
 #!/usr/bin/perl
 
 # What many ask for in the same moment: 100 requests, each on a connection of
-# its own, for one token, for as many, for ten places, for one window.  The
-# workers are stopped while the requests are sent, so that all of them have
-# work at once, and cached clocks that differ.
+# its own, for one token, for ten places, for one window; and two for the two
+# tokens of each of 200 users.  The workers are stopped while the requests are sent, so that all of
+# them have work at once, and cached clocks that differ.
 
 use strict;
 use warnings;
@@ -18,7 +18,9 @@ use IapGuard::Wrk;
 
 use constant {
     PARALLEL       => 100,
-    BUCKET_ROUNDS  => 8,        # for each capacity
+    USERS_AT_ONCE  => 200,      # with two requests each
+    BUCKET_ROUNDS  => 8,
+    PAIR_ROUNDS    => 5,
     SEGMENT_ROUNDS => 6,
     WINDOW_ROUNDS  => 2,
 
@@ -36,10 +38,9 @@ my $SERVER = <<"END";
             empty_gif;
         }
 
-        location = /enough {
-            iap_guard       enough;
-            iap_guard_user  \$http_x_user_id
-                            capacity=@{[ PARALLEL ]} rate=1r/h;
+        location = /pair {
+            iap_guard       pair;
+            iap_guard_user  \$http_x_user_id capacity=2 rate=1r/h;
             empty_gif;
         }
 
@@ -65,8 +66,8 @@ foreach my $workers (1, 2, 4) {
         # the kernel then shares the connections out among the workers
         listen => 'reuseport')->start;
 
-    bucket($nginx, '/bucket', 1);
-    bucket($nginx, '/enough', PARALLEL);
+    bucket_of_one($nginx);
+    pairs($nginx);
     segment($nginx);
     global_window($nginx);
     global_rate($nginx);
@@ -80,28 +81,47 @@ foreach my $workers (1, 2, 4) {
 done_testing;
 
 
-# Not one more than there are tokens, and not one less: a worker whose clock
-# is behind must not see a token as one that is still to come.
-
-sub bucket {
-    my ($nginx, $path, $tokens) = @_;
+sub bucket_of_one {
+    my ($nginx) = @_;
     my (@passed, %workers);
 
     foreach my $round (1 .. BUCKET_ROUNDS) {
         my $user = "X-User-Id: user-$round";
-        my @answers = at_once($nginx, map { [$path, $user] } 1 .. PARALLEL);
+        my @answers = at_once($nginx, map { ['/bucket', $user] }
+                                      1 .. PARALLEL);
 
         push @passed, count(\@answers, 200) . '/' . count(\@answers, 429);
         $workers{ $_->{worker} } = 1 foreach @answers;
     }
 
-    is "@passed",
-        join(' ', ($tokens . '/' . (PARALLEL - $tokens)) x BUCKET_ROUNDS),
+    is "@passed", join(' ', ('1/' . (PARALLEL - 1)) x BUCKET_ROUNDS),
         "$nginx->{workers} workers: of each " . PARALLEL
-        . " requests for $tokens tokens, $tokens passed";
+        . ' requests for a bucket of one, one passed';
 
     is keys %workers, $nginx->{workers},
         "$nginx->{workers} workers: all of them answered";
+
+    return;
+}
+
+
+# A worker whose clock is behind the one that took the first token must not
+# take the second for one that is still to come.
+
+sub pairs {
+    my ($nginx) = @_;
+    my $refused = 0;
+
+    foreach my $round (1 .. PAIR_ROUNDS) {
+        my @answers = at_once($nginx, map {
+            (['/pair', "X-User-Id: user-$round-$_"]) x 2
+        } 1 .. USERS_AT_ONCE);
+
+        $refused += count(\@answers, 429);
+    }
+
+    is $refused, 0, "$nginx->{workers} workers: both tokens of a bucket are "
+                    . 'there at once, whichever workers give them out';
 
     return;
 }
