@@ -105,7 +105,7 @@ my @accepted = (
           "iap_guard_bucket b$_ \$arg_b capacity=1 rate=1r/s;" } 1 .. 24) ],
     map({ [ "answer $_", layer("iap_guard_answer $_;") ] }
         'limited 429 body', 'limited 200 ""', 'banned 599 "$request_id" text/html',
-        'unavailable 503 {"a":1}', 'accepted 202 ok', 'code_unavailable 409 no',
+        q(unavailable 503 '{"a":1}'), 'accepted 202 ok', 'code_unavailable 409 no',
         'in_progress 404 $iap_guard_layer "text/plain; charset=utf-8"'),
     [ 'an answer of each kind on each level',
       'iap_guard_zone iap 1m; iap_guard_answer limited 429 http;
