@@ -123,4 +123,4 @@ main() {
     "cmd_$command" "$@"
 }
 
-main "$@"
+main "$@"; exit

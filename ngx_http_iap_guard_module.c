@@ -131,6 +131,14 @@ ngx_http_iap_guard_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (ngx_http_iap_guard_add_handler(cf, NGX_HTTP_PREACCESS_PHASE,
+                                       ngx_http_iap_guard_preaccess_handler,
+                                       0)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     if (ngx_http_iap_guard_add_handler(cf, NGX_HTTP_ACCESS_PHASE,
                                        ngx_http_iap_guard_access_handler, 1)
         != NGX_OK)

@@ -146,6 +146,7 @@ $::guard . 'location = /t { PROXY; }'
 
 
 === TEST 8: a body over the limit is refused by nginx, before the guard
+--- no_http2
 --- config
     location = /t {
         iap_guard g;

@@ -187,6 +187,7 @@ __DATA__
 
 
 === TEST 9: a refused POST leads to the page as a GET
+--- no_http2
 --- config
     location = /t {
         GUARD;

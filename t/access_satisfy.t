@@ -388,7 +388,7 @@ The ban: a second user from the same address.
 
 
 
-=== TEST 16: any, a ban is seen before authentication, whatever grants access
+=== TEST 16: any, a ban is seen before what could grant or refuse access
 --- config
     location = /t {
         satisfy any;
@@ -403,8 +403,9 @@ The ban: a second user from the same address.
 --- request eval
 ["GET /t", "GET /t", "GET /t", "GET /t", "GET /t", "GET /api/guards/g"]
 --- more_headers eval
-["X-User: a\n$::inside", "X-User: b\n$::inside", "X-User: a\n$::inside",
- "X-User: a\n$::inside$::wrong", "X-User: a\n$::outside", ""]
+["X-User: a\n$::outside$::password", "X-User: b\n$::outside$::password",
+ "X-User: a\n$::outside$::password", "X-User: a\n$::outside$::wrong",
+ "X-User: a\nX-Real-IP: 10.8.8.8\n", ""]
 --- error_code eval
 [200, 429, 429, 429, 401, 200]
 --- response_body_like eval

@@ -182,7 +182,7 @@ X-User: a
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
     }
 --- request eval
-["POST /t\nbody", "POST /t\nbody", "POST /t\nbody", "POST /t\nbody",
+["POST /t\nbody", "POST /t\nbody", "POST /t\nbody", "GET /t",
  "GET /api/guards/copies", "GET /api/guards/g"]
 --- more_headers
 X-User: a
@@ -214,16 +214,15 @@ X-User: a
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock:/copied;
     }
 --- request
-POST /t
-body
+GET /t
 --- more_headers
 X-User: a
 --- response_body
 up
 --- wait: 0.1
 --- access_log
-POST /original
-POST /copied
+GET /original
+GET /copied
 
 
 
@@ -247,8 +246,7 @@ POST /copied
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock:/copied;
     }
 --- request
-POST /t
-body
+GET /t
 --- error_code: 400
 --- response_body_like: bad_request
 --- wait: 0.1
@@ -279,16 +277,15 @@ body
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock:/copied;
     }
 --- request
-POST /t
-body
+GET /t
 --- more_headers
 X-User: a
 --- response_body
 up
 --- wait: 0.1
 --- access_log
-POST /original
-POST /copied
+GET /original
+GET /copied
 
 
 
@@ -313,8 +310,7 @@ POST /copied
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock:/copied;
     }
 --- request
-POST /t
-body
+GET /t
 --- error_code: 400
 --- response_body_like: bad_request
 --- wait: 0.1

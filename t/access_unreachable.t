@@ -72,7 +72,7 @@ GET /t
 GET /t
 --- error_code: 204
 --- error_log
-"return" in the server with "" answers before guard "redeem"
+"return" in the server answers before guard "redeem"
 
 
 

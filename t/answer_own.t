@@ -183,7 +183,7 @@ GET /t
     }
 --- request eval
 ["GET /301?x=1", "GET /301?x=1", "GET /302?x=2", "GET /303?x=3",
- "POST /307?x=7\nbody", "POST /308?x=8\nbody"]
+ "GET /307?x=7", "GET /308?x=8"]
 --- error_code eval
 [200, 301, 302, 303, 307, 308]
 --- response_headers_like eval

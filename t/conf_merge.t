@@ -320,7 +320,6 @@ location /b {
 --- error_code eval
 [200, 482, 481, 200, 482, 483]
 --- response_body eval
-my $gif = do { local $/; "" };
 ["", "server", "http", "", "server", "location"]
 --- response_body_filters eval
 sub { $_[0] =~ /^GIF/ ? "" : $_[0] }

@@ -13,6 +13,10 @@ my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
 my $dir = tempdir(CLEANUP => 1);
 chmod 0755, $dir;
 
+# a nginx whose first error log is a file opens it before it reads anything
+
+mkdir "$dir/logs";
+
 my $long_name = 'g' x 65;
 my $too_many  = join "\n",
     map { "iap_guard_bucket b$_ \$arg_b capacity=1 rate=1r/s;" } 1 .. 25;

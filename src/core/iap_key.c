@@ -8,6 +8,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "iap_addr.h"
 #include "iap_key.h"
 
 
@@ -16,12 +17,16 @@
 
 #define IAP_KEY_DIGEST_LEN  32
 
+/* letters of base64url that a digest takes */
+#define IAP_KEY_LETTERS     43
+
 
 static bool iap_key_plain(iap_view_t text);
 static iap_key_status_e iap_key_hash(iap_view_t text, iap_view_t secret,
     iap_key_t *key);
 static uint8_t *iap_key_base64url(uint8_t *out, const uint8_t *data,
     size_t len);
+static bool iap_key_is_letter(uint8_t c);
 
 
 static inline bool
@@ -200,4 +205,58 @@ iap_key_base64url(uint8_t *out, const uint8_t *data, size_t len)
     }
 
     return out;
+}
+
+
+bool
+iap_key_is_marked(iap_view_t text)
+{
+    uint8_t     buf[IAP_ADDR_TEXT_MAX];
+    size_t      i, len;
+    unsigned    bits;
+    iap_addr_t  addr;
+
+    if (text.len == 1 + IAP_KEY_LETTERS && text.data[0] == IAP_KEY_HASHED) {
+
+        for (i = 1; i < text.len; i++) {
+            if (!iap_key_is_letter(text.data[i])) {
+                return false;
+            }
+        }
+
+        return true;
+    }
+
+    if (text.len < 2 || text.data[0] != IAP_KEY_ADDRESS) {
+        return false;
+    }
+
+    text.data++;
+    text.len--;
+
+    if (text.len == 5 && memcmp(text.data, "unix:", 5) == 0) {
+        return true;
+    }
+
+    if (!iap_addr_parse_prefix(text, &addr, &bits)) {
+        return false;
+    }
+
+    /* only as the list shows it: IPv4 whole, IPv6 as its /64 */
+
+    if (addr.family == IAP_ADDR_V4) {
+        bits = bits == 32 ? IAP_ADDR_WHOLE : bits;
+    }
+
+    len = iap_addr_text(&addr, bits, buf);
+
+    return len == text.len && memcmp(buf, text.data, len) == 0;
+}
+
+
+static bool
+iap_key_is_letter(uint8_t c)
+{
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z')
+           || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }

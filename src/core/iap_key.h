@@ -49,5 +49,12 @@ iap_key_status_e iap_key_from_identity(iap_view_t identity,
 iap_key_status_e iap_key_from_address(iap_view_t text, iap_view_t secret,
     iap_key_t *key);
 
+/*
+ * Whether text is a key text that no identity stands for as it is: a hash, or
+ * the stand-in key of an address.  What operators copy from a list.
+ */
+
+bool iap_key_is_marked(iap_view_t text);
+
 
 #endif /* IAP_KEY_H */

@@ -11,8 +11,8 @@
 /* of the memory that the tables share, see NGX_IAP_KINDS */
 #define NGX_IAP_SHARES        15
 
-/* pages kept for the head and a first slot, besides the slots' own */
-#define NGX_IAP_SPARE_PAGES   2
+/* pages kept for the head, besides the slots' own */
+#define NGX_IAP_SPARE_PAGES   1
 
 /* a zone that has been full for less is not worth a second line */
 #define NGX_IAP_FULL_QUIET    60000
@@ -23,6 +23,7 @@
 static ngx_int_t ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static ngx_int_t ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log);
 static ngx_int_t ngx_iap_zone_divide(ngx_iap_zone_t *zone);
+static size_t ngx_iap_zone_kept(ngx_iap_zone_t *zone);
 static void ngx_iap_zone_attach(ngx_iap_zone_t *zone);
 static void ngx_iap_zone_say_fresh(ngx_iap_zone_t *zone, ngx_log_t *log);
 static ngx_uint_t ngx_iap_zone_had_older(ngx_iap_zone_t *zone);
@@ -106,6 +107,10 @@ ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 static ngx_int_t
 ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
 {
+    size_t  pages;
+
+    pages = zone->shpool->pfree;
+
     /* every want of memory here is met with a line that says what to do */
     zone->shpool->log_nomem = 0;
 
@@ -114,8 +119,12 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
     if (zone->head == NULL || ngx_iap_zone_divide(zone) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "iap_guard zone \"%V\" of %uz bytes is too small for "
-                      "%ui guards", &zone->name, zone->shm_zone->shm.size,
-                      zone->nslots);
+                      "%ui guards, expected %uz at least",
+                      &zone->name, zone->shm_zone->shm.size, zone->nslots,
+                      zone->shm_zone->shm.size
+                      + (ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT + 1
+                         - ngx_min(pages, NGX_IAP_KIND_COUNT))
+                        * ngx_pagesize);
         return NGX_ERROR;
     }
 
@@ -146,9 +155,7 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
     ngx_uint_t   i;
 
     pages = zone->shpool->pfree;
-    kept = zone->nslots * ngx_iap_slot_size() / ngx_pagesize
-           + NGX_IAP_SPARE_PAGES;
-    kept = ngx_max(kept, pages / 16);
+    kept = ngx_max(ngx_iap_zone_kept(zone), pages / 16);
 
     if (pages < kept + NGX_IAP_KIND_COUNT) {
         return NGX_ERROR;
@@ -158,16 +165,34 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
         size = (pages - kept) * ngx_iap_kinds[i].share / NGX_IAP_SHARES;
         size = ngx_max(size, 1) * ngx_pagesize;
 
-        mem = ngx_slab_calloc(zone->shpool, size);
+        /* pages of a mapping that is just made are zero; writing zeros
+           would only have the system provide them all */
+
+        mem = ngx_slab_alloc(zone->shpool, size);
         if (mem == NULL) {
             return NGX_ERROR;
         }
+
+#if (NGX_DEBUG_MALLOC)
+        ngx_memzero(mem, size);
+#endif
 
         zone->head->offset[i] = (u_char *) mem - zone->shm_zone->shm.addr;
         zone->head->size[i] = size;
     }
 
     return NGX_OK;
+}
+
+
+/* pages that the configured guards need, and the head */
+
+static size_t
+ngx_iap_zone_kept(ngx_iap_zone_t *zone)
+{
+    return (zone->nslots * ngx_iap_slot_size() + ngx_pagesize - 1)
+           / ngx_pagesize
+           + NGX_IAP_SPARE_PAGES;
 }
 
 

@@ -200,6 +200,8 @@ typedef struct {
     uint64_t                        quota;      /* RateLimit-Policy: q */
     uint64_t                        quota_window;   /* and w, seconds */
     unsigned                        decided:1;
+    unsigned                        passed_over:1;  /* see _access */
+    unsigned                        distrusted:1;
     unsigned                        dry_run:1;  /* a would-be verdict */
     unsigned                        counted:1;  /* as a layer's dry run */
     unsigned                        refused:1;  /* the client got a refusal */
@@ -271,6 +273,7 @@ void ngx_http_iap_guard_answers_early(ngx_conf_t *cf, ngx_str_t *what);
 
 /* _access: phase handlers */
 
+ngx_int_t ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_ban_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_access_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
@@ -380,6 +383,7 @@ const char *ngx_http_iap_guard_verdict_name(iap_verdict_e verdict,
 /* _api */
 
 char *ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_iap_guard_api_handler(ngx_http_request_t *r);
 
 /* the mode in force: what the API has said, or nginx.conf */
 

@@ -15,6 +15,53 @@ static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_make_ctx(
 static void ngx_http_iap_guard_cleanup(void *data);
 
 
+/*
+ * Marks requests that come to a guard before anything can refuse them: first
+ * in the preaccess phase, before limit_req, and so before authentication.
+ *
+ * What comes a second time, without having been decided, was refused by
+ * another module, and is on its way to an error page.  If the client gets
+ * that refusal's status whatever the page says, there is nothing to decide.
+ * If the page gives the status ("error_page 401 = @login"), the guard still
+ * decides, but by the client's address: nobody vouches for an identity.
+ */
+
+ngx_int_t
+ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r)
+{
+    ngx_http_iap_guard_ctx_t       *ctx;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    if (ilcf->guard == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx == NULL) {
+        ctx = ngx_http_iap_guard_make_ctx(r, ilcf->guard);
+        if (ctx == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        return NGX_DECLINED;
+    }
+
+    if (!ctx->decided) {
+        ctx->passed_over = r->err_status >= NGX_HTTP_BAD_REQUEST;
+        ctx->distrusted = r->error_page;
+    }
+
+    return NGX_DECLINED;
+}
+
+
 ngx_int_t
 ngx_http_iap_guard_ban_handler(ngx_http_request_t *r)
 {
@@ -43,14 +90,7 @@ ngx_http_iap_guard_ban_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_iap_guard_get_ctx(r);
 
-    if (ctx == NULL) {
-        ctx = ngx_http_iap_guard_make_ctx(r, ilcf->guard);
-        if (ctx == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-    }
-
-    if (ctx->decided) {
+    if (ctx == NULL || ctx->decided || ctx->passed_over) {
         return NGX_DECLINED;
     }
 
@@ -111,7 +151,7 @@ ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r)
         }
     }
 
-    if (ctx->decided) {
+    if (ctx->decided || ctx->passed_over) {
         return NGX_DECLINED;
     }
 

@@ -19,7 +19,6 @@ typedef struct {
 
 static char *ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param);
-static ngx_int_t ngx_http_iap_guard_api_handler(ngx_http_request_t *r);
 static void ngx_http_iap_guard_api_path(ngx_http_request_t *r,
     ngx_str_t *path);
 static ngx_http_iap_guard_route_t *ngx_http_iap_guard_api_route(
@@ -138,6 +137,7 @@ static char *
 ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param)
 {
+    size_t     i;
     ngx_str_t  file, *token;
 
     if (!ilcf->api_write
@@ -159,13 +159,23 @@ ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
+    for (i = 0; i < token->len; i++) {
+
+        if (token->data[i] <= 0x20 || token->data[i] >= 0x7f) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid token in \"%V\", expected printable "
+                               "ASCII without blanks", &file);
+            return NGX_CONF_ERROR;
+        }
+    }
+
     ilcf->api_token = *token;
 
     return NGX_CONF_OK;
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_iap_guard_api_handler(ngx_http_request_t *r)
 {
     ngx_int_t                       rc;
@@ -446,6 +456,13 @@ ngx_http_iap_guard_api_change(ngx_http_request_t *r)
         call.body = json_loadb((char *) body.data, body.len,
                                JSON_REJECT_DUPLICATES, &error);
 
+        if (call.body == NULL) {
+            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                                                "bad_request",
+                                                "the body is not JSON: %s",
+                                                error.text);
+        }
+
         if (!json_is_object(call.body)) {
             json_decref(call.body);
 
@@ -503,6 +520,11 @@ ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, ngx_str_t *body)
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
         b = cl->buf;
         size = (size_t) ngx_buf_size(b);
+
+        if (size == 0) {
+            /* an empty body is one buffer, neither in memory nor in a file */
+            continue;
+        }
 
         if (ngx_buf_in_memory(b)) {
             p = ngx_cpymem(p, b->pos, size);

@@ -28,6 +28,8 @@ typedef struct {
 
 static ngx_int_t ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban,
     void *data);
+static ngx_int_t ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
+    ngx_http_iap_guard_ban_filter_t *filter);
 static ngx_int_t ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban,
     void *data);
 static ngx_uint_t ngx_http_iap_guard_ban_matches(ngx_iap_ban_info_t *ban,
@@ -267,23 +269,24 @@ ngx_int_t
 ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call)
 {
+    ngx_int_t                         rc;
     iap_view_t                        view;
     ngx_http_iap_guard_ban_filter_t   filter;
 
     ngx_memzero(&filter, sizeof(ngx_http_iap_guard_ban_filter_t));
 
-    if (ngx_http_iap_guard_api_arg(r, "guard", &filter.guard) == NGX_ERROR
-        || ngx_http_iap_guard_api_arg(r, "layer", &filter.layer) == NGX_ERROR
-        || ngx_http_iap_guard_api_arg(r, "key", &filter.key) == NGX_ERROR)
-    {
+    rc = ngx_http_iap_guard_ban_args(r, &filter);
+
+    if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (filter.guard.len + filter.layer.len + filter.key.len == 0) {
+    if (rc == NGX_DECLINED) {
         return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
                                             "bad_request", "expected at least "
                                             "one of \"guard=\", \"layer=\" "
-                                            "and \"key=\"");
+                                            "and \"key=\", each with a value "
+                                            "and once, and nothing else");
     }
 
     filter.imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
@@ -308,6 +311,57 @@ ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
                           json_pack("{s:I}", "lifted",
                                     (json_int_t) filter.lifted));
+}
+
+
+/* NGX_DECLINED: there are none, or others, or empty ones: whoever lifts bans
+   by mistake lets attackers in */
+
+static ngx_int_t
+ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
+    ngx_http_iap_guard_ban_filter_t *filter)
+{
+    u_char      *p, *last, *end;
+    ngx_int_t    rc;
+    ngx_uint_t   i, n, given;
+
+    struct {
+        const char  *name;
+        ngx_str_t   *value;
+    } args[] = {
+        { "guard", &filter->guard },
+        { "layer", &filter->layer },
+        { "key", &filter->key }
+    };
+
+    given = 0;
+
+    for (i = 0; i < sizeof(args) / sizeof(args[0]); i++) {
+        rc = ngx_http_iap_guard_api_arg(r, args[i].name, args[i].value);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_OK) {
+            if (args[i].value->len == 0) {
+                return NGX_DECLINED;
+            }
+
+            given++;
+        }
+    }
+
+    n = 0;
+    end = r->args.data + r->args.len;
+
+    for (p = r->args.data; p < end; p = last + 1) {
+        last = ngx_strlchr(p, end, '&');
+        last = last ? last : end;
+        n++;
+    }
+
+    return (given != 0 && n == given) ? NGX_OK : NGX_DECLINED;
 }
 
 
@@ -433,18 +487,16 @@ ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
 {
     iap_view_t  identity, secret;
 
-    if (text->len != 0
-        && text->len <= IAP_KEY_TEXT_MAX
-        && (text->data[0] == '~' || text->data[0] == '@'))
-    {
+    identity.data = text->data;
+    identity.len = text->len;
+
+    if (iap_key_is_marked(identity)) {
         key->len = (uint8_t) text->len;
         ngx_memcpy(key->data, text->data, text->len);
 
         return NGX_OK;
     }
 
-    identity.data = text->data;
-    identity.len = text->len;
     secret.data = imcf->key_secret.data;
     secret.len = imcf->key_secret.len;
 

@@ -6,6 +6,10 @@
 #include "ngx_http_iap_guard.h"
 
 
+/* of a guard, over all its locations: its slot counts for two more */
+#define NGX_HTTP_IAP_GUARD_LAYERS_MAX  (NGX_IAP_LAYERS_MAX - 2)
+
+
 static ngx_int_t ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone,
     void *data, ngx_log_t *log);
 static ngx_int_t ngx_http_iap_guard_attach(ngx_iap_zone_t *zone,
@@ -100,7 +104,23 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_iap_guard_loc_conf_t *prev = parent;
     ngx_http_iap_guard_loc_conf_t *conf = child;
 
-    ngx_uint_t  i;
+    ngx_uint_t                 i;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname && prev->api) {
+
+        /* "limit_except" has a configuration, and so a handler, of its own */
+
+        conf->api = 1;
+        conf->api_write = prev->api_write;
+        conf->api_token = prev->api_token;
+
+        if (clcf->handler == NULL) {
+            clcf->handler = ngx_http_iap_guard_api_handler;
+        }
+    }
 
     if (conf->enable == NGX_CONF_UNSET && conf->api) {
 
@@ -272,7 +292,7 @@ ngx_http_iap_guard_check_layers(ngx_conf_t *cf,
 
     /* what a server hands down to its locations need not be whole */
 
-    if (segment && !user && clcf->locations == NULL) {
+    if (segment && !user && clcf->name.len != 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "guard \"%V\" of %V:%ui has \"iap_guard_segment\" "
                       "without \"iap_guard_user\": it would have no users to "
@@ -369,6 +389,15 @@ ngx_http_iap_guard_register_layer(ngx_conf_t *cf, ngx_http_iap_guard_t *guard,
                       &layer->name, &guard->name,
                       &layer->place.file, layer->place.line,
                       &known[i]->place.file, known[i]->place.line);
+        return NULL;
+    }
+
+    if (guard->layers.nelts == NGX_HTTP_IAP_GUARD_LAYERS_MAX) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "layer \"%V\" of %V:%ui is one too many for guard "
+                      "\"%V\", expected %d at most",
+                      &layer->name, &layer->place.file, layer->place.line,
+                      &guard->name, NGX_HTTP_IAP_GUARD_LAYERS_MAX);
         return NULL;
     }
 

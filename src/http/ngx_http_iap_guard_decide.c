@@ -11,6 +11,7 @@
 typedef struct {
     ngx_http_iap_guard_loc_conf_t  *ilcf;
     ngx_uint_t                      dry_run;        /* of the whole guard */
+    ngx_uint_t                      distrusted;     /* see _access */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
     ngx_uint_t                      n;
@@ -69,6 +70,7 @@ ngx_http_iap_guard_decide(ngx_http_request_t *r,
     }
 
     d.ilcf = ilcf;
+    d.distrusted = ctx->distrusted;
     d.dry_run = mode == NGX_IAP_MODE_DRY_RUN;
     d.n = 0;
 
@@ -147,6 +149,11 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
 
     d->user_found = NGX_HTTP_IAP_GUARD_KEY_SKIP;
 
+    if (d->distrusted) {
+        d->user_found = NGX_HTTP_IAP_GUARD_KEY_STAND_IN;
+        return ngx_http_iap_guard_address_key(r, &d->user);
+    }
+
     for (i = 0; i < d->ilcf->nchecks; i++) {
 
         if (d->ilcf->checks[i]->kind == NGX_HTTP_IAP_GUARD_USER) {
@@ -188,7 +195,7 @@ ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    if (layer->kind == NGX_HTTP_IAP_GUARD_USER) {
+    if (layer->kind == NGX_HTTP_IAP_GUARD_USER || d->distrusted) {
         found = d->user_found;
         key = d->user;
 

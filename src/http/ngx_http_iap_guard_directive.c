@@ -260,6 +260,10 @@ ngx_http_iap_guard_answer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    if (value[3].len == 0 && (status / 100 == 3)) {
+        return "needs a location to redirect to";
+    }
+
     answer = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_own_answer_t));
     if (answer == NULL) {
         return NGX_CONF_ERROR;
@@ -325,7 +329,7 @@ ngx_http_iap_guard_is_name(ngx_str_t *name, size_t max)
 ngx_str_t *
 ngx_http_iap_guard_secret_file(ngx_conf_t *cf, ngx_str_t *name)
 {
-    u_char      buf[NGX_HTTP_IAP_GUARD_SECRET_MAX + 1], *p, *last;
+    u_char      buf[2 * NGX_HTTP_IAP_GUARD_SECRET_MAX], *p, *last;
     ssize_t     n;
     ngx_str_t  *secret, path;
 
@@ -351,7 +355,10 @@ ngx_http_iap_guard_secret_file(ngx_conf_t *cf, ngx_str_t *name)
         last--;
     }
 
-    if (p == last || n > NGX_HTTP_IAP_GUARD_SECRET_MAX) {
+    if (p == last
+        || last - p > NGX_HTTP_IAP_GUARD_SECRET_MAX
+        || n == sizeof(buf))
+    {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid secret file \"%V\", expected 1 to %d "
                            "bytes besides blanks", &path,

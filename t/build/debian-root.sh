@@ -49,9 +49,21 @@ copy_project() {
         git archive "$REF" | tar -C "$1" -xf -
     else
         git ls-files -z --cached --others --exclude-standard \
-            | xargs -0r ls -d 2> /dev/null \
-            | tar -cf - -T - | tar -C "$1" -xf -
+            | existing | tar -cf - --null -T - | tar -C "$1" -xf -
     fi
+}
+
+
+# git also lists files that have been removed
+
+existing() {
+    local file
+
+    while IFS= read -r -d '' file; do
+        if [ -e "$file" ]; then
+            printf '%s\0' "$file"
+        fi
+    done
 }
 
 
@@ -121,4 +133,4 @@ main() {
     return $rc
 }
 
-main "$@"
+main "$@"; exit

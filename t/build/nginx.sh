@@ -98,6 +98,7 @@ check_loads() {
 
     "$1" -t -q -p "$BUILD/" -e stderr -c "$conf" \
         || die "$1 can't load $2"
+    rm -f "$conf" "$BUILD/loads.pid"
 }
 
 

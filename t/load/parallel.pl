@@ -2,8 +2,8 @@
 
 # What many ask for in the same moment: 100 requests, each on a connection of
 # its own, for one token, for ten places, for one window; and two for the two
-# tokens of each of 200 users.  The workers are stopped while the requests are sent, so that all of
-# them have work at once, and cached clocks that differ.
+# tokens of each of 200 users.  The workers are stopped while the requests are
+# sent, so that all of them have work at once, and cached clocks that differ.
 
 use strict;
 use warnings;

@@ -74,6 +74,7 @@ sub new {
 
 
 sub port   { return $_[0]{port} }
+sub token  { return $_[0]{token} }
 sub folder { return $_[0]{scratch}->dirname }
 sub file   { return $_[0]->folder . "/$_[1]" }
 sub url    { return "http://127.0.0.1:$_[0]{port}$_[1]" }

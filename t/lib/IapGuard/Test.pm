@@ -25,7 +25,10 @@ package IapGuard::Test;
 # In HTTP/2 mode requests are made by curl, each on a connection of its own,
 # and headers come in lower case: write (?i) into patterns of raw headers.
 # Blocks that are about HTTP/1 (raw_request, pipelined_requests, http_raw())
-# say "no_http2".
+# say "no_http2"; so do those that refuse a request with a body: nginx then
+# ends the stream before the body has come, be it for this module or for
+# limit_req, and Debian 12's curl takes that for an error.  answer_http2.t
+# is for these.
 #
 # "error_log" is looked for after each request of a block, among what is new:
 # give a block that has it one request.
@@ -36,6 +39,7 @@ use warnings;
 use Exporter qw(import);
 use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Time::HiRes ();
 
@@ -106,15 +110,18 @@ sub patterns {
 # connection of its own and returns what came back until the server closed it
 # or nothing came for that long (2 seconds if not given; 0: don't read), then
 # closes it, with a reset where asked for.  An array of bytes is sent piece
-# by piece, 50 ms apart.  For "init", which runs before a block's requests.
+# by piece, 50 ms apart.  With unix => FILE it goes to that socket in
+# $TEST_NGINX_HTML_DIR.  For "init", which runs before a block's requests.
 
 sub http_raw {
     my ($bytes, %opt) = @_;
 
-    my $socket = IO::Socket::INET->new(
-        PeerAddr => '127.0.0.1', PeerPort => server_port_for_client(),
-        Timeout => 5)
-        or die "can't connect to nginx: $@\n";
+    my $socket = $opt{unix}
+        ? IO::Socket::UNIX->new(Peer => html_dir() . "/$opt{unix}")
+        : IO::Socket::INET->new(PeerAddr => '127.0.0.1', Timeout => 5,
+                                PeerPort => server_port_for_client());
+
+    die "can't connect to nginx: $!\n" if !$socket;
 
     my @pieces = ref $bytes ? @$bytes : ($bytes);
     local $SIG{PIPE} = 'IGNORE';

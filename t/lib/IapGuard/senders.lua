@@ -14,24 +14,43 @@
 local threads = 0
 local opt = {}
 local number, step, ready
+local parts, numbers, addresses
 
 function setup(thread)
    thread:set("index", threads)
    threads = threads + 1
 end
 
-local function make(id)
-   local headers = {}
+-- the request as a list of texts, and where the sender's number goes in it
 
-   for i, line in ipairs(opt.headers) do
-      headers[i] = line:gsub("%%d", string.format("%d", id)):gsub("%%a",
-         string.format("10.%d.%d.%d", id / 65536 % 256, id / 256 % 256,
-                       id % 256))
+local function compile()
+   local text = string.format("GET %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n",
+      wrk.path, wrk.headers["Host"], table.concat(opt.headers),
+      opt.close and "Connection: close\r\n" or "")
+
+   parts, numbers, addresses = {}, {}, {}
+
+   for before, what in (text .. "%"):gmatch("([^%%]*)%%(%a?)") do
+      table.insert(parts, before)
+
+      if what ~= "" then
+         table.insert(parts, "")
+         table.insert(what == "a" and addresses or numbers, #parts)
+      end
+   end
+end
+
+local function make(id)
+   for i = 1, #numbers do
+      parts[numbers[i]] = id
    end
 
-   return string.format("GET %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n", wrk.path,
-                        wrk.headers["Host"], table.concat(headers),
-                        opt.close and "Connection: close\r\n" or "")
+   for i = 1, #addresses do
+      parts[addresses[i]] = string.format("10.%d.%d.%d", id / 65536 % 256,
+                                          id / 256 % 256, id % 256)
+   end
+
+   return table.concat(parts)
 end
 
 local function next_id()
@@ -69,6 +88,7 @@ function init(args)
    opt.count = math.floor((opt.last - opt.first) / step) + 1
    opt.depth = tonumber(opt.depth or 1)
    number = opt.first
+   compile()
 
    math.randomseed(os.time() + index)
 
