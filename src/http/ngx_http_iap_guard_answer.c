@@ -60,13 +60,22 @@ ngx_http_iap_guard_refuse(ngx_http_request_t *r,
         status = ctx->guard->status;
     }
 
+    /* an error_page that has led here must not put its status in the place of
+       ours, and whoever is refused is not asked for the body */
+
+    r->err_status = 0;
+    r->expect_tested = 1;
+
     if (ilcf->answers[kind] != NULL) {
         rc = ngx_http_iap_guard_send_own(r, ilcf->answers[kind]);
 
-    } else if (ngx_http_iap_guard_has_error_page(r, status)) {
+    } else if (status == NGX_HTTP_CLOSE
+               || ngx_http_iap_guard_has_error_page(r, status))
+    {
 
         /* 4xx and 5xx, but never 401 or 403: no access handler's result of
-           these means anything but a refusal, whatever "satisfy" says */
+           these means anything but a refusal, whatever "satisfy" says; 444
+           closes the connection, as it does elsewhere in nginx */
 
         return (ngx_int_t) status;
 

@@ -244,6 +244,7 @@ ngx_http_iap_guard_api_path(ngx_http_request_t *r, ngx_str_t *path)
     }
 
     if (path->len == 0
+        || clcf->name.len == 0
         || clcf->name.data[clcf->name.len - 1] == '/')
     {
         return;

@@ -10,30 +10,97 @@
 #
 # Slot N has port 1986 - 2 N and the one behind it: ports that Test::Nginx's
 # own $TEST_NGINX_RAND_PORT_1 (1988 and up) never has.
+#
+# A file that takes longer than SLOT_SECONDS is ended, and fails.  So does one
+# that bails out, but alone: Test::Nginx does that for as little as a
+# configuration that nginx refuses, and prove would run nothing after it.
 
 use strict;
 use warnings;
 
 use Fcntl qw(:flock F_SETFD);
 use File::Path qw(make_path remove_tree);
+use IO::Select;
 use IO::Socket::INET;
+use POSIX qw(WNOHANG);
 
 use constant SLOTS => 40;
 
 my ($folder, $file) = @ARGV;
 my ($lock, $port, $root) = take_slot($folder);
 
-# the exec must not close it
-
-fcntl $lock, F_SETFD, 0 or die "fcntl: $!\n";
-
 $ENV{TEST_NGINX_PORT}        = $port;
 $ENV{TEST_NGINX_SERVER_PORT} = $port;
 $ENV{TEST_NGINX_STREAM_PORT} = $port + 1;
 $ENV{TEST_NGINX_SERVROOT}    = $root;
 
-exec $^X, '-It/lib', '-It/build', split(' ', $ENV{SLOT_PERL} // ''), $file
-    or die "can't run perl: $!\n";
+exit run($^X, '-It/lib', '-It/build', split(' ', $ENV{SLOT_PERL} // ''),
+         $file);
+
+
+sub run {
+    my (@command) = @_;
+    my $end = time + ($ENV{SLOT_SECONDS} || 600);
+
+    # an exec in the child must not close it
+
+    fcntl $lock, F_SETFD, 0 or die "fcntl: $!\n";
+
+    my $pid = open(my $tap, '-|', @command) or die "can't run perl: $!\n";
+    my $select = IO::Select->new($tap);
+    my $status;
+
+    $| = 1;
+
+    # until the test has ended and said all; the end of the file may never
+    # come, if something that the test started has been forgotten
+
+    while (1) {
+        my ($ready) = $select->can_read(0.2);
+
+        if ($ready) {
+            last if !pass_on($tap);
+
+        } elsif (defined $status) {
+            last;
+
+        } elsif (waitpid($pid, WNOHANG) == $pid) {
+            $status = $?;
+
+        } elsif (time > $end) {
+            print STDERR "$file takes too long\n";
+            kill 'TERM', $pid;
+            $end += 10;
+        }
+    }
+
+    if (!defined $status) {
+        waitpid $pid, 0;
+        $status = $?;
+    }
+
+    return $status & 127 ? 128 + ($status & 127) : $status >> 8;
+}
+
+
+# Whatever there is to read; "Bail out!" only as a comment.
+
+my $rest;
+
+sub pass_on {
+    my ($tap) = @_;
+
+    my $got = sysread $tap, $rest, 65536, length($rest //= '');
+
+    while ($rest =~ s/^(.*\n)//) {
+        my $line = $1;
+        $line =~ s/^Bail out!/# Bail out!/;
+        print $line;
+        print STDERR $line if $line =~ /^# Bail out!/;
+    }
+
+    return $got;
+}
 
 
 sub take_slot {
