@@ -43,6 +43,8 @@ static iap_entry_t *iap_table_set_take(const iap_table_t *t,
 static unsigned iap_table_set_room(const iap_table_set_t *set);
 static iap_entry_t *iap_table_set_clear(const iap_table_t *t,
     uint8_t *set, iap_ticks_t now, const iap_table_chosen_t *chosen);
+static void iap_table_move(const iap_table_t *t, iap_entry_t *to,
+    iap_entry_t *from);
 static iap_entry_t *iap_table_set_passed(const iap_table_t *t,
     uint8_t *set, iap_ticks_t now, const iap_table_chosen_t *chosen);
 static bool iap_table_live(const iap_entry_t *e, iap_ticks_t now);
@@ -317,13 +319,39 @@ iap_table_set_clear(const iap_table_t *t, uint8_t *set, iap_ticks_t now,
         to = iap_table_set_passed(t, other, now, chosen);
 
         if (to != NULL) {
-            memcpy(to, e, t->stride);
-            memset(e, 0, t->stride);
+            iap_table_move(t, to, e);
             return e;
         }
     }
 
     return NULL;
+}
+
+
+/*
+ * The key last: a process killed in between must not leave a key with the
+ * moment of the passed entry that was there before, a spent bucket that
+ * looks full.
+ */
+
+static void
+iap_table_move(const iap_table_t *t, iap_entry_t *to, iap_entry_t *from)
+{
+    memset(&to->key, 0, sizeof(iap_hash_t));
+
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+
+    memcpy((uint8_t *) to + sizeof(iap_hash_t),
+           (uint8_t *) from + sizeof(iap_hash_t),
+           t->stride - sizeof(iap_hash_t));
+
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+
+    to->key = from->key;
+
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+
+    memset(from, 0, t->stride);
 }
 
 

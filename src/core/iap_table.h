@@ -27,9 +27,11 @@
 
 
 typedef struct {
-    iap_hash_t   key;
+    iap_hash_t   key;       /* first: see iap_table_move() */
     iap_ticks_t  until;
 } iap_entry_t;
+
+_Static_assert(sizeof(iap_entry_t) == 24, "it lives in the zone");
 
 
 /* a view of a table; each process has its own, the memory is shared */

@@ -22,6 +22,8 @@ typedef struct {
     uint64_t     count;
 } iap_window_t;
 
+_Static_assert(sizeof(iap_window_t) == 16, "it lives in the zone");
+
 
 typedef struct {
     bool         admitted;

@@ -8,13 +8,17 @@
 /* entries copied in one hold of the lock */
 #define NGX_IAP_BANS_CHUNK  64
 
+/* of prefixes, 0 to 128 */
+#define NGX_IAP_BAN_LENGTHS  129
+
 
 static iap_hash_t ngx_iap_ban_hash_key(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, iap_view_t key);
 static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_addr_t *addr, unsigned bits);
 static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_ban_subject_t *subject, iap_ticks_t *duration);
+    iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
+    iap_ticks_t *duration);
 static iap_ticks_t ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
     iap_ticks_t now, ngx_iap_ban_info_t *info);
@@ -28,10 +32,10 @@ ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     subject.hash = ngx_iap_ban_hash_key(zone, slot, layer, key);
     subject.guard = slot->number;
-    subject.layer = (uint16_t) (layer - slot->layers);
+    subject.layer = (uint16_t) layer->number;
     subject.key = key;
 
-    return ngx_iap_ban_put(zone, slot, &subject, duration);
+    return ngx_iap_ban_put(zone, slot, &subject, NULL, 0, duration);
 }
 
 
@@ -49,28 +53,20 @@ ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     subject.hash = ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits);
     subject.guard = slot->number;
-    subject.layer = (uint16_t) (layer - slot->layers);
+    subject.layer = (uint16_t) layer->number;
     subject.key.data = text;
     subject.key.len = iap_addr_text(&prefix, bits, text);
 
-    ngx_shmtx_lock(&zone->shpool->mutex);
-
-    if (prefix.family == IAP_ADDR_V4) {
-        slot->ban_v4 |= (uint64_t) 1 << bits;
-
-    } else {
-        slot->ban_v6[bits / 64] |= (uint64_t) 1 << bits % 64;
-    }
-
-    ngx_shmtx_unlock(&zone->shpool->mutex);
-
-    return ngx_iap_ban_put(zone, slot, &subject, duration);
+    return ngx_iap_ban_put(zone, slot, &subject, &prefix, bits, duration);
 }
 
 
+/* prefix: NULL for a key */
+
 static ngx_int_t
 ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_ban_subject_t *subject, iap_ticks_t *duration)
+    iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
+    iap_ticks_t *duration)
 {
     bool         is_new, stored;
     iap_ticks_t  now, until;
@@ -84,6 +80,13 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     if (stored && zone->head->bans_until < until) {
         zone->head->bans_until = until;
+    }
+
+    if (prefix != NULL && prefix->family == IAP_ADDR_V4) {
+        slot->ban_v4 |= (uint64_t) 1 << bits;
+
+    } else if (prefix != NULL) {
+        slot->ban_v6[bits / 64] |= (uint64_t) 1 << bits % 64;
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
@@ -130,22 +133,23 @@ ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     const iap_addr_t *addr)
 {
     uint64_t     lengths;
-    unsigned     i, n, bits;
+    unsigned     i, k, n, bits;
     iap_addr_t   prefix;
-    iap_ticks_t  left, longest;
+    iap_hash_t   hash[NGX_IAP_BAN_LENGTHS];
+    iap_ticks_t  now, left, longest;
 
     if (!ngx_iap_bans_any(zone) || addr->family == IAP_ADDR_NONE) {
         return 0;
     }
 
-    longest = 0;
+    k = 0;
     n = addr->family == IAP_ADDR_V4 ? 1 : 3;
 
     for (i = 0; i < n; i++) {
         lengths = addr->family == IAP_ADDR_V4 ? slot->ban_v4
                                               : slot->ban_v6[i];
 
-        while (lengths != 0) {
+        while (lengths != 0 && k < NGX_IAP_BAN_LENGTHS) {
             bits = (unsigned) __builtin_ctzll(lengths);
             lengths &= lengths - 1;
             bits += i * 64;
@@ -153,11 +157,26 @@ ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
             prefix = *addr;
             iap_addr_mask(&prefix, bits);
 
-            left = ngx_iap_ban_left(zone,
-                          ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits));
-            longest = ngx_max(longest, left);
+            hash[k] = ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits);
+            iap_table_prefetch(&zone->bans, hash[k++]);
         }
     }
+
+    if (k == 0) {
+        return 0;
+    }
+
+    longest = 0;
+    now = ngx_iap_now();
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    while (k-- > 0) {
+        left = iap_ban_left(&zone->bans, hash[k], now);
+        longest = ngx_max(longest, left);
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
 
     return longest;
 }
@@ -228,7 +247,8 @@ static ngx_uint_t
 ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
     ngx_iap_ban_info_t *info)
 {
-    ngx_iap_slot_t  *slot;
+    ngx_iap_slot_t        *slot;
+    ngx_iap_slot_layer_t  *layer;
 
     if (ban->entry.until <= now) {
         return 0;
@@ -236,18 +256,21 @@ ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
 
     slot = ngx_iap_slot_by_number(zone, ban->guard);
 
-    if (slot == NULL
-        || ban->layer >= slot->nlayers
-        || ban->key_len > IAP_KEY_TEXT_MAX)
-    {
+    if (slot == NULL || ban->key_len > IAP_KEY_TEXT_MAX) {
+        return 0;
+    }
+
+    layer = ngx_iap_slot_layer_by_number(slot, ban->layer);
+
+    if (layer == NULL) {
         return 0;
     }
 
     info->hash = ban->entry.key;
     info->guard.data = slot->name;
     info->guard.len = slot->name_len;
-    info->layer.data = slot->layers[ban->layer].name;
-    info->layer.len = slot->layers[ban->layer].name_len;
+    info->layer.data = layer->name;
+    info->layer.len = layer->name_len;
     info->seconds = iap_ticks_to_sec(ban->entry.until - now);
     info->key_len = ban->key_len;
     ngx_memcpy(info->key, ban->key, ban->key_len);
@@ -276,7 +299,7 @@ ngx_iap_ban_hash_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     number = slot->number;
     ngx_memcpy(buf, &number, 4);
-    number = (uint32_t) (layer - slot->layers);
+    number = layer->number;
     ngx_memcpy(buf + 4, &number, 4);
 
     key.len = ngx_min(key.len, IAP_KEY_TEXT_MAX);

@@ -1,11 +1,14 @@
 /*
- * Slots of guards in the zone.  Only ever added, by the master, and linked
+ * Slots of guards in the zone.  They are made by the master alone, and linked
  * in last: readers walk the list without the lock.
  */
 
 #include "ngx_iap_slot.h"
 
 
+static void ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_str_t *name);
+static ngx_iap_slot_t *ngx_iap_slot_reuse(ngx_iap_zone_t *zone);
 static ngx_iap_slot_t *ngx_iap_slot_first(ngx_iap_zone_t *zone);
 static ngx_iap_slot_t *ngx_iap_slot_next(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot);
@@ -41,6 +44,7 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
         if (slot->name_len == name->len
             && ngx_memcmp(slot->name, name->data, name->len) == 0)
         {
+            slot->generation = zone->head->generation;
             return slot;
         }
     }
@@ -50,14 +54,20 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
     }
 
     slot = ngx_slab_calloc(zone->shpool, sizeof(ngx_iap_slot_t));
+
     if (slot == NULL) {
-        return NULL;
+        slot = ngx_iap_slot_reuse(zone);
+
+        if (slot == NULL) {
+            return NULL;
+        }
+
+        ngx_iap_slot_name(zone, slot, name);
+        return slot;
     }
 
-    ngx_memcpy(slot->name, name->data, name->len);
-    slot->name_len = (uint32_t) name->len;
+    ngx_iap_slot_name(zone, slot, name);
     slot->next = zone->head->slots;
-    slot->number = zone->head->nslots++;
 
     ngx_memory_barrier();
 
@@ -67,12 +77,55 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
 }
 
 
+static void
+ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, ngx_str_t *name)
+{
+    ngx_memcpy(slot->name, name->data, name->len);
+    slot->name_len = (uint32_t) name->len;
+    slot->number = (uint32_t) zone->head->nslots++;
+    slot->generation = zone->head->generation;
+}
+
+
+/* one whose name has not been configured for long, emptied */
+
+static ngx_iap_slot_t *
+ngx_iap_slot_reuse(ngx_iap_zone_t *zone)
+{
+    uint64_t         next;
+    ngx_iap_slot_t  *slot;
+
+    for (slot = ngx_iap_slot_first(zone);
+         slot != NULL;
+         slot = ngx_iap_slot_next(zone, slot))
+    {
+        if (zone->head->generation - slot->generation
+            >= NGX_IAP_SLOT_GENERATIONS)
+        {
+            next = slot->next;
+            ngx_memzero(slot, sizeof(ngx_iap_slot_t));
+            slot->next = next;
+
+            return slot;
+        }
+    }
+
+    return NULL;
+}
+
+
 ngx_iap_slot_layer_t *
 ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_str_t *name)
 {
     ngx_uint_t             i;
-    ngx_iap_slot_layer_t  *layer;
+    ngx_iap_slot_layer_t  *layer, *unused;
+
+    if (name->len > NGX_IAP_LAYER_NAME_MAX) {
+        return NULL;
+    }
+
+    unused = NULL;
 
     for (i = 0; i < slot->nlayers; i++) {
         layer = &slot->layers[i];
@@ -80,26 +133,55 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         if (layer->name_len == name->len
             && ngx_memcmp(layer->name, name->data, name->len) == 0)
         {
+            layer->generation = zone->head->generation;
             return layer;
+        }
+
+        if (zone->head->generation - layer->generation
+            >= NGX_IAP_SLOT_GENERATIONS)
+        {
+            unused = layer;
         }
     }
 
-    if (slot->nlayers == NGX_IAP_LAYERS_MAX
-        || name->len > NGX_IAP_LAYER_NAME_MAX)
-    {
+    if (slot->nlayers < NGX_IAP_LAYERS_MAX) {
+        layer = &slot->layers[slot->nlayers];
+
+    } else if (unused != NULL) {
+        layer = unused;
+        ngx_memzero(layer, sizeof(ngx_iap_slot_layer_t));
+
+    } else {
         return NULL;
     }
 
-    layer = &slot->layers[slot->nlayers];
-
     ngx_memcpy(layer->name, name->data, name->len);
-    layer->name_len = name->len;
+    layer->name_len = (uint32_t) name->len;
+    layer->number = (uint16_t) slot->nlayers_ever++;
+    layer->generation = zone->head->generation;
 
     ngx_memory_barrier();
 
-    slot->nlayers++;
+    if (layer == &slot->layers[slot->nlayers]) {
+        slot->nlayers++;
+    }
 
     return layer;
+}
+
+
+ngx_iap_slot_layer_t *
+ngx_iap_slot_layer_by_number(ngx_iap_slot_t *slot, uint16_t number)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < slot->nlayers; i++) {
+        if (slot->layers[i].number == number) {
+            return &slot->layers[i];
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -87,9 +87,6 @@ ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     if (older != NULL) {
         zone->head = older->head;
 
-    } else if (shm_zone->shm.exists) {
-        zone->head = zone->shpool->data;
-
     } else {
         if (ngx_iap_zone_create(zone, shm_zone->shm.log) != NGX_OK) {
             return NGX_ERROR;
@@ -99,6 +96,8 @@ ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     }
 
     ngx_iap_zone_attach(zone);
+
+    zone->head->generation++;
 
     return zone->ready(zone, zone->data, shm_zone->shm.log);
 }
@@ -123,7 +122,8 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
                       &zone->name, zone->shm_zone->shm.size, zone->nslots,
                       zone->shm_zone->shm.size
                       + (ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT + 1
-                         - ngx_min(pages, NGX_IAP_KIND_COUNT))
+                         - ngx_min(pages, ngx_iap_zone_kept(zone)
+                                          + NGX_IAP_KIND_COUNT))
                         * ngx_pagesize);
         return NGX_ERROR;
     }
@@ -135,7 +135,6 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
         return NGX_ERROR;
     }
 
-    zone->head->layout = NGX_IAP_ZONE_LAYOUT;
     zone->shpool->data = zone->head;
 
     return NGX_OK;
@@ -224,14 +223,14 @@ ngx_iap_zone_say_fresh(ngx_iap_zone_t *zone, ngx_log_t *log)
     if (ngx_iap_zone_had_older(zone)) {
         why = "its size or layout has changed";
 
-    } else if (ngx_inherited) {
+    } else if (ngx_inherited && ngx_is_init_cycle(ngx_cycle)) {
         why = "of a binary upgrade";
 
     } else {
         return;
     }
 
-    ngx_log_error(NGX_LOG_WARN, log, 0,
+    ngx_log_error(NGX_LOG_ERR, log, 0,
                   "iap_guard zone \"%V\" is a fresh one, because %s: "
                   "counters, bans and modes start empty", &zone->name, why);
 }

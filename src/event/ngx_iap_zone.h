@@ -27,7 +27,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  1
+#define NGX_IAP_ZONE_LAYOUT  2
 
 
 /*  id, name in metrics and status, bytes of an entry, share in fifteenths  */
@@ -50,16 +50,18 @@ typedef enum {
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
-    uint64_t       layout;
     iap_hash_t     secret;          /* of all keys, drawn with the zone */
+    uint64_t       generation;      /* of the configuration, counted up */
     uint64_t       offset[NGX_IAP_KIND_COUNT];  /* from the zone's start */
     uint64_t       size[NGX_IAP_KIND_COUNT];    /* bytes */
     uint64_t       slots;           /* offset of the first slot, or 0 */
-    uint32_t       nslots;
-    uint32_t       reserved;
+    uint64_t       nslots;          /* that there have ever been */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
 } ngx_iap_zone_head_t;
+
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 120, "it lives in the zone");
+_Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
 typedef struct ngx_iap_zone_s  ngx_iap_zone_t;

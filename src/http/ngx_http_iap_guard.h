@@ -202,6 +202,7 @@ typedef struct {
     unsigned                        decided:1;
     unsigned                        passed_over:1;  /* see _access */
     unsigned                        distrusted:1;
+    unsigned                        bans_looked:1;  /* by the early handler */
     unsigned                        dry_run:1;  /* a would-be verdict */
     unsigned                        counted:1;  /* as a layer's dry run */
     unsigned                        refused:1;  /* the client got a refusal */
@@ -218,6 +219,14 @@ void *ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf);
 char *ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 ngx_int_t ngx_http_iap_guard_check_conf(ngx_conf_t *cf);
+
+/* the guard of this name; NULL if no configuration uses it */
+
+ngx_http_iap_guard_t *ngx_http_iap_guard_find(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+
+/* _directive */
+
 char *ngx_http_iap_guard_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_iap_guard_key_secret(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -243,11 +252,6 @@ ngx_str_t *ngx_http_iap_guard_secret_file(ngx_conf_t *cf, ngx_str_t *name);
 
 ngx_uint_t ngx_http_iap_guard_is_name(ngx_str_t *name, size_t max);
 
-/* the guard of this name; NULL if no configuration uses it */
-
-ngx_http_iap_guard_t *ngx_http_iap_guard_find(
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
-
 /* _layer: the directives */
 
 char *ngx_http_iap_guard_layer_identity(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -266,6 +270,11 @@ ngx_uint_t ngx_http_iap_guard_layer_is(ngx_http_iap_guard_layer_t *a,
 ngx_uint_t ngx_http_iap_guard_layer_equal(ngx_http_iap_guard_layer_t *a,
     ngx_http_iap_guard_layer_t *b);
 
+/* whether two values are written alike; NULL is like NULL only */
+
+ngx_uint_t ngx_http_iap_guard_value_equal(ngx_http_complex_value_t *a,
+    ngx_http_complex_value_t *b);
+
 /* _early: names what answers before the access phase in the configuration
    that is being merged; empty if nothing does */
 
@@ -277,6 +286,10 @@ ngx_int_t ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_ban_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_access_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
+
+/* the mode in force: what the API has said, or nginx.conf */
+
+ngx_iap_mode_e ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard);
 
 /*
  * The one way out of a decision: counts it, and refuses or passes.  Returns
@@ -384,10 +397,6 @@ const char *ngx_http_iap_guard_verdict_name(iap_verdict_e verdict,
 
 char *ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 ngx_int_t ngx_http_iap_guard_api_handler(ngx_http_request_t *r);
-
-/* the mode in force: what the API has said, or nginx.conf */
-
-ngx_iap_mode_e ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_H */

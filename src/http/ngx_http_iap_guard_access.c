@@ -50,12 +50,19 @@ ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
+        /* the one refusal that comes after the location was found, and
+           before this */
+
+        ctx->passed_over =
+                       r->err_status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+
         return NGX_DECLINED;
     }
 
     if (!ctx->decided) {
         ctx->passed_over = r->err_status >= NGX_HTTP_BAD_REQUEST;
-        ctx->distrusted = r->error_page;
+        ctx->distrusted = 1;
+        ctx->bans_looked = 0;
     }
 
     return NGX_DECLINED;
@@ -98,6 +105,8 @@ ngx_http_iap_guard_ban_handler(ngx_http_request_t *r)
     ctx->guard = ilcf->guard;
 
     rc = ngx_http_iap_guard_banned(r, ilcf, ctx, 1);
+
+    ctx->bans_looked = rc == NGX_DECLINED;
 
     if (rc != NGX_OK) {
         return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR
@@ -196,6 +205,21 @@ ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ctx->refused = 1;
 
     return ngx_http_iap_guard_refuse(r, ctx);
+}
+
+
+ngx_iap_mode_e
+ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard)
+{
+    ngx_atomic_uint_t  mode;
+
+    mode = guard->slot->mode;
+
+    if (mode == NGX_IAP_MODE_CONF) {
+        return guard->dry_run ? NGX_IAP_MODE_DRY_RUN : NGX_IAP_MODE_ON;
+    }
+
+    return (ngx_iap_mode_e) mode;
 }
 
 

@@ -20,8 +20,6 @@ static ngx_http_iap_guard_answer_e ngx_http_iap_guard_answer_kind(
     iap_verdict_e verdict);
 static ngx_uint_t ngx_http_iap_guard_has_error_page(ngx_http_request_t *r,
     ngx_uint_t status);
-static ngx_int_t ngx_http_iap_guard_send_own(ngx_http_request_t *r,
-    ngx_http_iap_guard_own_answer_t *answer);
 static ngx_int_t ngx_http_iap_guard_send_json(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status, const char *error);
 static ngx_int_t ngx_http_iap_guard_header_filter(ngx_http_request_t *r);
@@ -67,7 +65,9 @@ ngx_http_iap_guard_refuse(ngx_http_request_t *r,
     r->expect_tested = 1;
 
     if (ilcf->answers[kind] != NULL) {
-        rc = ngx_http_iap_guard_send_own(r, ilcf->answers[kind]);
+        rc = ngx_http_send_response(r, ilcf->answers[kind]->status,
+                                    &ilcf->answers[kind]->type,
+                                    &ilcf->answers[kind]->body);
 
     } else if (status == NGX_HTTP_CLOSE
                || ngx_http_iap_guard_has_error_page(r, status))
@@ -136,15 +136,6 @@ ngx_http_iap_guard_has_error_page(ngx_http_request_t *r, ngx_uint_t status)
     }
 
     return 0;
-}
-
-
-static ngx_int_t
-ngx_http_iap_guard_send_own(ngx_http_request_t *r,
-    ngx_http_iap_guard_own_answer_t *answer)
-{
-    return ngx_http_send_response(r, answer->status, &answer->type,
-                                  &answer->body);
 }
 
 

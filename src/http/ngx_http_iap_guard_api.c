@@ -98,8 +98,9 @@ ngx_http_iap_guard_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 #endif
 
-    if (clcf->named) {
-        return "needs a location given by a prefix, not a named one";
+    if (clcf->named || clcf->name.len == 0) {
+        return "needs a location given by a prefix, not a named or an empty "
+               "one";
     }
 
     if (ngx_strcmp(value[1].data, "write") == 0) {
@@ -244,7 +245,6 @@ ngx_http_iap_guard_api_path(ngx_http_request_t *r, ngx_str_t *path)
     }
 
     if (path->len == 0
-        || clcf->name.len == 0
         || clcf->name.data[clcf->name.len - 1] == '/')
     {
         return;

@@ -187,7 +187,7 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
                                             "bans");
     }
 
-    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "iap_guard \"%V\" bans %V in layer \"%V\" for %ui seconds "
                   "through the API", &guard->name, &shown, layer, seconds);
 
@@ -378,7 +378,7 @@ ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban, void *data)
     ngx_http_iap_guard_ban_forget(ban, filter);
     filter->lifted++;
 
-    ngx_log_error(NGX_LOG_WARN, filter->log, 0,
+    ngx_log_error(NGX_LOG_ERR, filter->log, 0,
                   "iap_guard \"%V\" lifts the ban of %*s in layer \"%V\" "
                   "through the API", &ban->guard, ban->key_len, ban->key,
                   &ban->layer);
@@ -489,16 +489,24 @@ ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
 
     identity.data = text->data;
     identity.len = text->len;
+    secret.data = imcf->key_secret.data;
+    secret.len = imcf->key_secret.len;
 
     if (iap_key_is_marked(identity)) {
+
+        if (text->data[0] == '@') {
+            identity.data++;
+            identity.len--;
+
+            return iap_key_from_address(identity, secret, key) == IAP_KEY_OK
+                   ? NGX_OK : NGX_ERROR;
+        }
+
         key->len = (uint8_t) text->len;
         ngx_memcpy(key->data, text->data, text->len);
 
         return NGX_OK;
     }
-
-    secret.data = imcf->key_secret.data;
-    secret.len = imcf->key_secret.len;
 
     return iap_key_from_identity(identity, secret, key) == IAP_KEY_OK
            ? NGX_OK : NGX_ERROR;

@@ -50,21 +50,6 @@ static const char  *ngx_http_iap_guard_mode_names[] = {
 };
 
 
-ngx_iap_mode_e
-ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard)
-{
-    ngx_atomic_uint_t  mode;
-
-    mode = guard->slot->mode;
-
-    if (mode == NGX_IAP_MODE_CONF) {
-        return guard->dry_run ? NGX_IAP_MODE_DRY_RUN : NGX_IAP_MODE_ON;
-    }
-
-    return (ngx_iap_mode_e) mode;
-}
-
-
 ngx_int_t
 ngx_http_iap_guard_api_status(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call)
@@ -185,7 +170,7 @@ ngx_http_iap_guard_api_guard_put(ngx_http_request_t *r,
 
     guard->slot->mode = i;
 
-    ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "iap_guard \"%V\" is set to mode \"%s\" through the API",
                   &guard->name, i == NGX_IAP_MODE_CONF ? "nginx.conf"
                                 : ngx_http_iap_guard_mode_names[i]);

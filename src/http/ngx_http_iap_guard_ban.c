@@ -150,7 +150,7 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         prefix.data = text;
         prefix.len = iap_addr_text(&masked, bits, text);
 
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "iap_guard \"%V\" bans %V for %ui seconds: too many "
                       "users", &ctx->guard->name, &prefix, seconds);
     }

@@ -122,7 +122,7 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         }
     }
 
-    if (conf->enable == NGX_CONF_UNSET && conf->api) {
+    if (conf->enable == NGX_CONF_UNSET && conf->api && !clcf->noname) {
 
         /* who is to switch a guard off must not be held up by it */
 
@@ -411,6 +411,18 @@ ngx_http_iap_guard_register_layer(ngx_conf_t *cf, ngx_http_iap_guard_t *guard,
     *copy = *layer;
     *known = copy;
 
+    /* levels that look at the same address are told by the same pointer */
+
+    known = guard->layers.elts;
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+        if (ngx_http_iap_guard_value_equal(known[i]->address, copy->address))
+        {
+            copy->address = known[i]->address;
+            break;
+        }
+    }
+
     return copy;
 }
 
@@ -592,12 +604,13 @@ ngx_http_iap_guard_layer_secret(ngx_iap_zone_t *zone,
     ngx_http_iap_guard_t *guard, ngx_http_iap_guard_layer_t *layer)
 {
     u_char      buf[NGX_IAP_GUARD_NAME_MAX + NGX_IAP_LAYER_NAME_MAX
-                    + 2 * NGX_INT64_LEN + sizeof("///")];
+                    + 3 * NGX_INT64_LEN + sizeof("////")];
     iap_view_t  view;
 
     view.data = buf;
-    view.len = ngx_sprintf(buf, "%V/%V/%ud/%uL", &guard->name, &layer->name,
-                           layer->ipv4, layer->distinct.part)
+    view.len = ngx_sprintf(buf, "%V/%V/%ud/%ud/%uL", &guard->name,
+                           &layer->name, layer->ipv4, layer->ipv6,
+                           layer->distinct.part)
                - buf;
 
     return iap_hash(zone->head->secret, view);

@@ -105,10 +105,12 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     iap_check_t                 *check;
     ngx_http_iap_guard_layer_t  *layer;
 
-    rc = ngx_http_iap_guard_banned(r, d->ilcf, ctx, 0);
+    if (!ctx->bans_looked) {
+        rc = ngx_http_iap_guard_banned(r, d->ilcf, ctx, 0);
 
-    if (rc != NGX_DECLINED) {
-        return rc == NGX_OK ? NGX_DECLINED : NGX_ERROR;
+        if (rc != NGX_DECLINED) {
+            return rc == NGX_OK ? NGX_DECLINED : NGX_ERROR;
+        }
     }
 
     rc = ngx_http_iap_guard_collect_user(r, d);
@@ -173,8 +175,16 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
         return NGX_ERROR;
 
     default:
-        return ngx_http_iap_guard_address_key(r, &d->user);
+        break;
     }
+
+    if (d->ilcf->nchecks == 0
+        || d->ilcf->checks[0]->kind != NGX_HTTP_IAP_GUARD_SEGMENT)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_iap_guard_address_key(r, &d->user);
 }
 
 

@@ -18,6 +18,7 @@ static ngx_int_t ngx_http_iap_guard_answer_word(ngx_conf_t *cf,
 static ssize_t ngx_http_iap_guard_read_file(ngx_conf_t *cf, ngx_str_t *path,
     u_char *buf, size_t size);
 static ngx_uint_t ngx_http_iap_guard_is_blank(u_char c);
+static ngx_uint_t ngx_http_iap_guard_is_internal(ngx_int_t status);
 
 
 char *
@@ -177,12 +178,13 @@ ngx_http_iap_guard_guard_param(ngx_conf_t *cf,
         n = ngx_atoi(s.data, s.len);
 
         if (n < 400 || n > 599
-            || n == NGX_HTTP_UNAUTHORIZED || n == NGX_HTTP_FORBIDDEN)
+            || n == NGX_HTTP_UNAUTHORIZED || n == NGX_HTTP_FORBIDDEN
+            || ngx_http_iap_guard_is_internal(n))
         {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid value \"%V\" of \"status\", expected "
-                               "a number from 400 to 599, but not 401 or 403",
-                               &s);
+                               "a number from 400 to 599, but not 401, 403 "
+                               "or 494 to 499", &s);
             return NGX_CONF_ERROR;
         }
 
@@ -251,12 +253,14 @@ ngx_http_iap_guard_answer(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     status = ngx_atoi(value[2].data, value[2].len);
 
     if (status < 200 || status > 599
-        || status == NGX_HTTP_UNAUTHORIZED || status == NGX_HTTP_FORBIDDEN)
+        || status == NGX_HTTP_UNAUTHORIZED || status == NGX_HTTP_FORBIDDEN
+        || status == NGX_HTTP_CLOSE
+        || ngx_http_iap_guard_is_internal(status))
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid status \"%V\" of an answer, expected a "
-                           "number from 200 to 599, but not 401 or 403",
-                           &value[2]);
+                           "number from 200 to 599, but not 401, 403, 444 or "
+                           "494 to 499", &value[2]);
         return NGX_CONF_ERROR;
     }
 
@@ -419,4 +423,13 @@ static ngx_uint_t
 ngx_http_iap_guard_is_blank(u_char c)
 {
     return c == ' ' || c == '\t' || c == CR || c == LF;
+}
+
+
+/* codes of nginx's own, which no client is to see */
+
+static ngx_uint_t
+ngx_http_iap_guard_is_internal(ngx_int_t status)
+{
+    return status >= 494 && status <= NGX_HTTP_CLIENT_CLOSED_REQUEST;
 }

@@ -1,7 +1,7 @@
 /*
  * Warns of directives that answer in the rewrite phase: a guard that stands
- * beside an unconditional "return" or redirecting "rewrite" never runs, and
- * nothing else would tell.
+ * beside an unconditional "return", or a "rewrite" that redirects whatever
+ * comes, never runs, and nothing else would tell.
  *
  * The rewrite module compiles its directives into an array of codes, each of
  * which begins with the address of its function.  How long a code is only
@@ -21,6 +21,9 @@ typedef struct {
 
 
 static ngx_array_t *ngx_http_iap_guard_rewrite_codes(ngx_conf_t *cf);
+#if (NGX_PCRE)
+static ngx_uint_t ngx_http_iap_guard_matches_all(ngx_str_t *pattern);
+#endif
 
 
 void
@@ -58,7 +61,9 @@ ngx_http_iap_guard_answers_early(ngx_conf_t *cf, ngx_str_t *what)
         {
             regex = (ngx_http_script_regex_code_t *) p;
 
-            if (regex->redirect) {
+            if (regex->redirect
+                && ngx_http_iap_guard_matches_all(&regex->name))
+            {
                 ngx_str_set(what, "rewrite");
                 return;
             }
@@ -101,3 +106,32 @@ ngx_http_iap_guard_rewrite_codes(ngx_conf_t *cf)
 
     return NULL;
 }
+
+
+#if (NGX_PCRE)
+
+/* patterns that every URI matches, as they are written */
+
+static ngx_uint_t
+ngx_http_iap_guard_matches_all(ngx_str_t *pattern)
+{
+    ngx_uint_t  i;
+
+    static const char  *all[] = {
+        "^", ".", "/", ".*", "^.*", "^.*$", "(.*)", "^(.*)", "^(.*)$",
+        "^/", "^/.*", "^/.*$", "^/(.*)", "^/(.*)$", "^(.+)$", "^(/.*)$", NULL
+    };
+
+    for (i = 0; all[i] != NULL; i++) {
+
+        if (ngx_strlen(all[i]) == pattern->len
+            && ngx_strncmp(all[i], pattern->data, pattern->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+#endif

@@ -19,8 +19,6 @@ static char *ngx_http_iap_guard_layer_bucket_args(ngx_conf_t *cf,
     ngx_uint_t first);
 static char *ngx_http_iap_guard_layer_bucket_check(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer, uint64_t given);
-static ngx_uint_t ngx_http_iap_guard_value_equal(ngx_http_complex_value_t *a,
-    ngx_http_complex_value_t *b);
 
 /* names that are not a bucket's to take */
 
@@ -438,7 +436,7 @@ ngx_http_iap_guard_layer_equal(ngx_http_iap_guard_layer_t *a,
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_iap_guard_value_equal(ngx_http_complex_value_t *a,
     ngx_http_complex_value_t *b)
 {

@@ -5,6 +5,10 @@
 #include "ngx_http_iap_guard_param.h"
 
 
+/* enough to name all parameters of a directive */
+#define NGX_HTTP_IAP_GUARD_PARAMS_LEN  256
+
+
 static char *ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
@@ -29,6 +33,8 @@ static char *ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+static void ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
+    ngx_http_iap_guard_param_t *params);
 static ngx_uint_t ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min,
     ngx_uint_t max, uint64_t *number);
 static ngx_uint_t ngx_http_iap_guard_time(ngx_str_t *value,
@@ -95,9 +101,7 @@ ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
         }
 
         if (params[k].name.len == 0) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\" in \"%V\"",
-                               &args[i], &args[0]);
+            ngx_http_iap_guard_param_unknown(cf, &args[i], params);
             return NGX_CONF_ERROR;
         }
 
@@ -129,6 +133,27 @@ ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
     }
 
     return NGX_CONF_OK;
+}
+
+
+static void
+ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
+    ngx_http_iap_guard_param_t *params)
+{
+    u_char      buf[NGX_HTTP_IAP_GUARD_PARAMS_LEN], *p;
+    ngx_str_t  *args;
+
+    args = cf->args->elts;
+    p = buf;
+
+    for ( /* void */ ; params->name.len; params++) {
+        p = ngx_slprintf(p, buf + sizeof(buf), "%s\"%V=\"",
+                         p == buf ? "" : ", ", &params->name);
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "invalid parameter \"%V\" in \"%V\", expected one of "
+                       "%*s", arg, &args[0], (size_t) (p - buf), buf);
 }
 
 
@@ -316,6 +341,12 @@ ngx_http_iap_guard_param_address(ngx_conf_t *cf,
 {
     if (!ngx_http_iap_guard_is_variable(value)) {
         return "a value with a variable";
+    }
+
+    if (ngx_strcmp(value->data, "$remote_addr") == 0) {
+        /* the default, which needs no text */
+        layer->address = NULL;
+        return NGX_CONF_OK;
     }
 
     layer->address = ngx_http_iap_guard_compile(cf, value);

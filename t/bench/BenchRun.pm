@@ -128,6 +128,20 @@ sub cpu_us {
 }
 
 
+# The processors that we may use.
+
+sub cpus {
+    open my $file, '<', '/proc/self/status' or return;
+
+    foreach my $line (<$file>) {
+        next unless $line =~ /^Cpus_allowed_list:\s*(\S+)/;
+        return map { /^(\d+)-(\d+)$/ ? $1 .. $2 : $_ } split /,/, $1;
+    }
+
+    return;
+}
+
+
 sub print_rows {
     my ($self, @rows) = @_;
     my %columns = map { map { $_ => 1 } keys %$_ }

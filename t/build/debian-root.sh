@@ -94,7 +94,22 @@ run_inside() {
             HOME=/root TERM=dumb CI="${CI:-}" \
             PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             sh -c "cd $project && exec \"\$@\"" sh "$@"
-    ' bash "$dir" $PROJECT "$@"
+    ' bash "$dir" $PROJECT "$@" <&0 &
+
+    INSIDE=$!
+    wait $INSIDE
+}
+
+
+# unshare does not listen to signals while it waits, but takes all inside
+# with it when it is killed
+
+INSIDE=
+
+clean_up() {
+    [ -z "$INSIDE" ] || kill -KILL "$INSIDE" 2> /dev/null || true
+    wait
+    [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$1"
 }
 
 
@@ -115,12 +130,10 @@ main() {
 
     dir=$(mktemp -d "$BUILD/roots/$suite.XXXXXX")
     chmod 755 "$dir"
-    if [ -z "${KEEP:-}" ]; then
-        # shellcheck disable=SC2064
-        trap "rm -rf --one-file-system '$dir'" EXIT
-    else
-        say "keeping $dir"
-    fi
+    # shellcheck disable=SC2064
+    trap "clean_up '$dir'" EXIT
+    trap 'exit 130' INT TERM HUP
+    [ -z "${KEEP:-}" ] || say "keeping $dir"
 
     tar -C "$dir" -xf "$tar"
     copy_project "$dir$PROJECT"
