@@ -546,9 +546,10 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
         if (ngx_http_iap_guard_attach(zone, guards[i]) != NGX_OK) {
             ngx_log_error(NGX_LOG_EMERG, log, 0,
                           "iap_guard zone \"%V\" has no room for guard \"%V\" "
-                          "and its layers, besides those it has had before: "
-                          "expected a larger zone, or a restart",
-                          &zone->name, &guards[i]->name);
+                          "and its layers, besides those of the last %d "
+                          "configurations: expected a larger zone",
+                          &zone->name, &guards[i]->name,
+                          NGX_IAP_SLOT_GENERATIONS);
             return NGX_ERROR;
         }
     }
