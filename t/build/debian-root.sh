@@ -107,8 +107,11 @@ run_inside() {
 INSIDE=
 
 clean_up() {
-    [ -z "$INSIDE" ] || kill -KILL "$INSIDE" 2> /dev/null || true
-    wait
+    if [ -n "$INSIDE" ]; then
+        kill -KILL "$INSIDE" || true
+        wait "$INSIDE" || true
+    fi 2> /dev/null
+
     [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$1"
 }
 

@@ -129,7 +129,7 @@ sub try {
     chmod 0755, $folder or die "$folder: $!\n";
     mkdir "$folder/logs" or die "$folder/logs: $!\n";
 
-    write_file("$folder/secret", "of no use\n");
+    write_file("$folder/secret", "of-no-use\n");
     write_file($conf, whole($block, $folder, $options{module}));
 
     open my $pipe, '-|', 'sh', '-c', 'exec "$@" 2>&1', 'sh',
