@@ -336,14 +336,14 @@ GET /t
     location = /t { }
 
     location = /own {
-        iap_guard_answer limited 499 "location limited" text/plain;
+        iap_guard_answer limited 489 "location limited" text/plain;
     }
 --- request eval
 ["GET /t", "GET /t", "GET /own", "GET /own", "GET /own"]
 --- more_headers eval
 ["X-User: a", "X-User: a", "X-User: a", "X-User: b", "X-User: a"]
 --- error_code eval
-[200, 490, 499, 499, 481]
+[200, 490, 489, 489, 481]
 --- response_body eval
 ["passed\n", "server limited", "location limited", "location limited",
  "http banned"]

@@ -12,9 +12,9 @@ use IapGuard::Test;
 add_block_preprocessor(sub {
     my ($block) = @_;
 
-    $block->set_value('user_files', ">>> token\nopen sesame\n");
+    $block->set_value('user_files', ">>> token\nopen-sesame\n");
     $block->set_value('more_headers',
-        "Authorization: Bearer open sesame\n") if !defined $block->more_headers;
+        "Authorization: Bearer open-sesame\n") if !defined $block->more_headers;
     $block->set_value('config', '
     add_header X-Verdict $iap_guard_verdict always;
     add_header X-Layer $iap_guard_layer always;
@@ -355,7 +355,7 @@ my @all = ("g device mallory", "g segment 10.0.0.0/24", "g segment 10.0.1.0/24",
 --- no_http2
 --- init
     my $body = '{"guard":"g","layer":"segment","key":"10.1.2.3/16","seconds":60}';
-    main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open sesame"
+    main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open-sesame"
         . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
 --- request
 DELETE /api/bans?key=10.1.0.0/16
@@ -377,7 +377,7 @@ iap_guard_zone small_for_bans 64k;
     foreach my $n (1 .. 300) {
         my $body = '{"guard":"g","layer":"user","key":"u' . $n . '","seconds":600}';
         my $answer = main::http_raw("POST /api/bans HTTP/1.0\r\n"
-            . "Authorization: Bearer open sesame\r\nContent-Length: "
+            . "Authorization: Bearer open-sesame\r\nContent-Length: "
             . length($body) . "\r\n\r\n$body");
         my ($code) = $answer =~ m{^HTTP/1\.1 (\d+) };
         $codes{$code}++;

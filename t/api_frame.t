@@ -11,7 +11,7 @@ add_block_preprocessor(sub {
     my ($block) = @_;
 
     $block->set_value('user_files',
-        ">>> token\nopen sesame\n" . ($block->user_files // ''));
+        ">>> token\nopen-sesame\n" . ($block->user_files // ''));
     $block->set_value('config', '
     location /read/ {
         iap_guard_api read;
@@ -76,7 +76,7 @@ GET /read/
  "DELETE /api/guards", "GET /api//status", "GET /api/bans/1",
  "HEAD /api/nothing", "GET /api/guards/g/mode"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [404, 404, 404, 404, 404, 404, 404, 405, 200, 404, 404, 404]
 --- response_body_like eval
@@ -101,7 +101,7 @@ Authorization: Bearer open sesame
 --- request eval
 [("DELETE /read/bans?guard=g") x 3]
 --- more_headers eval
-["X: 1", "Authorization: Bearer open sesame", "Authorization: Bearer wrong"]
+["X: 1", "Authorization: Bearer open-sesame", "Authorization: Bearer wrong"]
 --- error_code eval
 [(403) x 3]
 --- response_headers eval
@@ -115,10 +115,10 @@ Authorization: Bearer open sesame
 --- request eval
 [("DELETE /api/bans?guard=g") x 14]
 --- more_headers eval
-["X: 1", "Authorization:  Bearer  open sesame", "Authorization: bearer open sesame",
- map({ "Authorization: $_" } "Bearer", "Bearer ", "Bearer open", "Bearer open sesam",
-    "Bearer open sesames", "Bearer Open sesame", "Basic b3BlbiBzZXNhbWU=",
-    "open sesame", "Bearer,open sesame", "Bearer\topen sesame", "Bearer wrong")]
+["X: 1", "Authorization:  Bearer  open-sesame", "Authorization: bearer open-sesame",
+ map({ "Authorization: $_" } "Bearer", "Bearer ", "Bearer open", "Bearer open-sesam",
+    "Bearer open-sesames", "Bearer Open-sesame", "Basic b3BlbiBzZXNhbWU=",
+    "open-sesame", "Bearer,open-sesame", "Bearer\topen-sesame", "Bearer wrong")]
 --- error_code eval
 [401, 200, 200, (401) x 11]
 --- response_headers eval
@@ -133,9 +133,9 @@ Authorization: Bearer open sesame
 
 === TEST 8: an argument is no token, nor a cookie
 --- request
-DELETE /api/bans?guard=g&token=open%20sesame&access_token=open%20sesame
+DELETE /api/bans?guard=g&token=open-sesame&access_token=open-sesame
 --- more_headers
-Cookie: token=open sesame
+Cookie: token=open-sesame
 --- error_code: 401
 
 
@@ -144,7 +144,7 @@ Cookie: token=open sesame
 --- request eval
 ["DELETE /api/bans?guard=g", "DELETE /api/bans?guard=g"]
 --- more_headers eval
-["Authorization: Bearer open sesame", "Authorization: Bearer close sesame"]
+["Authorization: Bearer open-sesame", "Authorization: Bearer close-sesame"]
 --- error_code eval
 [200, 401]
 --- no_error_log
@@ -181,7 +181,7 @@ location /denied/ {
 --- request eval
 ["GET /denied/status", "DELETE /denied/bans?guard=g"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [403, 403]
 
@@ -210,7 +210,7 @@ location /guarded/ {
 " . '{"some":"body"}', "PUT /api/guards/none
 " . '{"mode":"on"}', "GET /t?u=1"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 200, 200, 200, 200, 404, 429]
 --- response_headers eval
@@ -240,7 +240,7 @@ $_" } "{", "[]", "null", '"on"', "1", '{"mode":"on"', '{"mode":"on"}}',
  "{'mode':'on'}", "mode=on", '{"mode":"on","mode":"off"}',
  "{\"mode\":\"\xff\"}", "[" x 10000, '{"mode":' x 5000, "{\"mode\":\"on\0\"}"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [(400) x 14]
 --- response_body_like eval
@@ -266,7 +266,7 @@ location /single/ {
 [map { "PUT $_/guards/g
 " . '{' . " " x 2000 . '"mode":"off"}' } "/file", "/small", "/single", "/api"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [(200) x 4]
 --- response_body_like eval
@@ -282,7 +282,7 @@ Authorization: Bearer open sesame
     {
         my ($size, $answer) = @$_;
         my $got = main::http_raw("PUT /api/guards/g HTTP/1.0\r\n"
-            . "Authorization: Bearer open sesame\r\nContent-Length: $size"
+            . "Authorization: Bearer open-sesame\r\nContent-Length: $size"
             . "\r\n\r\n{" . " " x ($size - 14) . '"mode":"off"}');
         Test::More::like($got, qr/$answer/s, "TEST 17: $size bytes");
     }
@@ -296,7 +296,7 @@ GET /api/guards/g
 --- no_http2
 --- init
     my $head = "PUT /api/guards/g HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-        . "Authorization: Bearer open sesame\r\nTransfer-Encoding: chunked\r\n\r\n";
+        . "Authorization: Bearer open-sesame\r\nTransfer-Encoding: chunked\r\n\r\n";
     my $body = '{"mode":"off"}';
     my $one = main::http_raw($head . "e\r\n$body\r\n0\r\n\r\n");
     Test::More::like($one, qr/ 200 .*"mode":"off"/s, 'TEST 18: one chunk');
@@ -321,7 +321,7 @@ GET /api/guards/g
 --- request
 PUT /api/guards/g
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code: 400
 --- response_body_like: "error":"bad_request"
 
@@ -376,7 +376,7 @@ location /ok {
 " . "x" x 70000, "POST /mirrored
 " . "{}", "GET /api/guards/g"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 200, 200, 200, 200]
 --- response_body_like eval

@@ -19,7 +19,7 @@ $ENV{TEST_NGINX_STREAM_PORT} ||= 1985;
 add_block_preprocessor(sub {
     my ($block) = @_;
 
-    $block->set_value('user_files', ">>> token\nopen sesame\n");
+    $block->set_value('user_files', ">>> token\nopen-sesame\n");
     $block->set_value('http_config', '
     add_header X-Verdict $iap_guard_verdict always;
     add_header X-Layer $iap_guard_layer always;
@@ -81,7 +81,7 @@ sub put {
     my $body = "{\"mode\":$mode}";
 
     return http_raw("PUT /api/guards/g HTTP/1.0\r\n"
-        . "Authorization: Bearer open sesame\r\n"
+        . "Authorization: Bearer open-sesame\r\n"
         . 'Content-Length: ' . length($body) . "\r\n\r\n$body")
         =~ m{^HTTP/1.1 (\d+) } ? $1 : 'none';
 }
@@ -102,7 +102,7 @@ __DATA__
  'PUT /api/guards/g
 {"mode":null}', "GET /t?u=1", "GET /t?u=4"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 429, 200, 200, 200, 200, 200, 200, 200, 200, 200, 429, 429, 200, 429, 200]
 --- response_headers eval
@@ -128,7 +128,7 @@ Authorization: Bearer open sesame
  'PUT /api/guards/dry
 {"mode":null}', "GET /dry?u=1"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 200, 200, 200, 429, 200, 200]
 --- response_body_like eval
@@ -167,7 +167,7 @@ $_" } '{}', '{"mode":"auto"}', '{"mode":"ON"}', '{"mode":""}', '{"mode":1}',
  '{"mode":"off","reason":"x"}', '{"Mode":"off"}', '{"mode":"nginx.conf"}',
  '{"mode":"off "}', '{"other":null}'), "GET /api/guards/g"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, (400) x 14, 200]
 --- response_body_like eval
@@ -181,7 +181,7 @@ Authorization: Bearer open sesame
 [map { "PUT /api/guards/$_
 " . '{"mode":"off"}' } "none", "G", "gg", "g/", "iap"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [(404) x 5]
 --- response_body_like eval
@@ -195,7 +195,7 @@ Authorization: Bearer open sesame
 PUT /api/guards/g
 {"mode":"off"}
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_log eval
 qr/\[warn\] .* iap_guard "g" is set to mode "off" through the API, client: 127\.0\.0\.1, /
 
@@ -221,7 +221,7 @@ a ban of the client's own address
  'PUT /api/guards/g
 {"mode":null}', "GET /t?u=1", "GET /api/guards/g"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [201, 429, 200, 200, 200, 200, 200, 429, 200]
 --- response_headers eval

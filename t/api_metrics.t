@@ -12,7 +12,7 @@ use IapGuard::Test;
 add_block_preprocessor(sub {
     my ($block) = @_;
 
-    $block->set_value('user_files', ">>> token\nopen sesame\n");
+    $block->set_value('user_files', ">>> token\nopen-sesame\n");
     $block->set_value('config', '
     location /api/ {
         iap_guard_api write token_file=$TEST_NGINX_HTML_DIR/token;
@@ -161,7 +161,7 @@ iap_guard_zone_size_bytes
 {"mode":"dry_run"}', "GET /off",
  "GET /api/metrics"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 200, 429, 429, 429, 200, 429, 429, 429, 400, 200, 200, 200, 200, 200, 200]
 --- response_body_filters eval
@@ -192,7 +192,7 @@ iap_guard_bans{guard="g"} 1
 --- request eval
 ["GET /api/status", "GET /api/none", "DELETE /api/bans?guard=g", "GET /api/metrics"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [200, 404, 200, 200]
 --- response_body_filters eval
@@ -215,7 +215,7 @@ sub { $_[0] =~ /^# HELP/ ? main::counted($_[0]) : "" }
 
     foreach my $n (1 .. 20) {
         my $body = '{"guard":"g","layer":"user","key":"u' . $n . '","seconds":600}';
-        main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open sesame"
+        main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open-sesame"
             . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     }
 
@@ -238,7 +238,7 @@ GET /api/metrics
 {"guard":"g","layer":"user","key":"b","seconds":60}', "GET /api/metrics",
  "DELETE /api/bans?key=a", "GET /api/metrics"]
 --- more_headers
-Authorization: Bearer open sesame
+Authorization: Bearer open-sesame
 --- error_code eval
 [201, 201, 200, 200, 200]
 --- response_body_filters eval

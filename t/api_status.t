@@ -12,7 +12,7 @@ use IapGuard::Test;
 add_block_preprocessor(sub {
     my ($block) = @_;
 
-    $block->set_value('user_files', ">>> token\nopen sesame\n");
+    $block->set_value('user_files', ">>> token\nopen-sesame\n");
     $block->set_value('config', '
     location /api/ {
         iap_guard_api write token_file=$TEST_NGINX_HTML_DIR/token;
@@ -187,7 +187,7 @@ within most below
 --- init
     foreach my $n (1 .. 60) {
         my $body = '{"guard":"g","layer":"user","key":"u' . $n . '","seconds":600}';
-        main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open sesame"
+        main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open-sesame"
             . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     }
 --- request eval

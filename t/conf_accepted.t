@@ -19,7 +19,7 @@ mkdir "$dir/logs";
 
 my $long_name = 'g' x 64;
 
-file("$dir/secret", "a secret\n");
+file("$dir/secret", "a-secret\n");
 file("$dir/longest", 'x' x 4096);
 
 

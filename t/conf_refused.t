@@ -23,7 +23,7 @@ my $too_many  = join "\n",
 my $guards = join "\n",
     map { "location /g$_ { iap_guard g$_; iap_guard_user \$arg_u; }" } 1 .. 9;
 
-file("$dir/secret", "a secret\n");
+file("$dir/secret", "a-secret\n");
 file("$dir/empty", '');
 file("$dir/blanks", " \t\r\n \n");
 file("$dir/long", 'x' x 4097);

@@ -24,7 +24,7 @@ chmod 0755, $dir;
 
 my $generation = 0;
 
-file('token', "open sesame\n");
+file('token', "open-sesame\n");
 file('secret', "one\n");
 file('other_secret', "two\n");
 
@@ -370,7 +370,7 @@ sub request {
         PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 5) or return;
 
     print {$socket} "$method $path HTTP/1.0\r\n",
-        "Authorization: Bearer open sesame\r\n",
+        "Authorization: Bearer open-sesame\r\n",
         defined $body ? 'Content-Length: ' . length($body) . "\r\n" : (),
         "\r\n", $body // '';
 

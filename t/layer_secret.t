@@ -25,7 +25,7 @@ add_block_preprocessor(sub {
         iap_guard_api write token_file=$TEST_NGINX_HTML_DIR/token;
     }
     ');
-    $block->set_value('user_files', ">>> token\nopen sesame\n>>> secret\n"
+    $block->set_value('user_files', ">>> token\nopen-sesame\n>>> secret\n"
         . ($block->secret // "0123456789abcdef\n"));
     $block->set_value('http_config',
         'iap_guard_key_secret $TEST_NGINX_HTML_DIR/secret;'
@@ -64,7 +64,7 @@ __DATA__
 " . '{"guard":"g","layer":"user","key":"alice","seconds":60}',
  "GET /t", "GET /t", "GET /api/bans"]
 --- more_headers eval
-["Authorization: Bearer open sesame", "X-U: alice", "X-U: bob", ""]
+["Authorization: Bearer open-sesame", "X-U: alice", "X-U: bob", ""]
 --- error_code eval
 [201, 429, 200, 200]
 --- response_body_like eval
@@ -83,7 +83,7 @@ __DATA__
 " . '{"guard":"g","layer":"user","key":" alice ","seconds":60}',
  "GET /t", "GET /t"]
 --- more_headers eval
-["Authorization: Bearer open sesame", "X-U: alice", "X-U: bob"]
+["Authorization: Bearer open-sesame", "X-U: alice", "X-U: bob"]
 --- error_code eval
 [201, 429, 200]
 --- response_body_like eval
@@ -99,7 +99,7 @@ __DATA__
 ["POST /api/bans
 " . '{"guard":"g","layer":"user","key":"alice","seconds":60}', "GET /t"]
 --- more_headers eval
-["Authorization: Bearer open sesame", "X-U: alice"]
+["Authorization: Bearer open-sesame", "X-U: alice"]
 --- error_code eval
 [201, 429]
 --- response_body_like eval
@@ -123,10 +123,10 @@ __DATA__
 --- init
     main::http_raw("GET /t HTTP/1.0\r\nX-U: Jane-Roe\r\n\r\n") foreach 1, 2;
     my $body = '{"guard":"g","layer":"user","key":"Jane-Roe","seconds":60}';
-    main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open sesame"
+    main::http_raw("POST /api/bans HTTP/1.0\r\nAuthorization: Bearer open-sesame"
         . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     my $lifted = main::http_raw("DELETE /api/bans?key=Jane-Roe HTTP/1.0\r\n"
-        . "Authorization: Bearer open sesame\r\n\r\n");
+        . "Authorization: Bearer open-sesame\r\n\r\n");
     Test::More::like($lifted, qr/"lifted":1/, 'TEST 6: lifted by its identity');
 --- request
 GET /api/status
@@ -134,4 +134,4 @@ GET /api/status
 --- no_error_log
 bans Jane
 ban of Jane
-open sesame
+open-sesame

@@ -8,10 +8,11 @@
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
+ *   _ctx       the context of a request
  *   _decide    the decision
  *   _ban       bans, met and made
  *   _identity  from variables to keys
- *   _answer    what a refused client gets
+ *   _answer    the end of a decision, and what a refused client gets
  *   _variables $iap_guard_...
  *   _api       the content handler; its calls are in _api_*
  *
@@ -280,29 +281,25 @@ ngx_uint_t ngx_http_iap_guard_value_equal(ngx_http_complex_value_t *a,
 
 void ngx_http_iap_guard_answers_early(ngx_conf_t *cf, ngx_str_t *what);
 
+/* _ctx */
+
+/* made by the preaccess handler, found again after an internal redirect; NULL
+   if there is none, because no guard has been met or memory is short */
+
+ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_get_ctx(ngx_http_request_t *r);
+ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_make_ctx(ngx_http_request_t *r,
+    ngx_http_iap_guard_t *guard);
+
+/* the mode in force: what the API has said, or nginx.conf */
+
+ngx_iap_mode_e ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard);
+
 /* _access: phase handlers */
 
 ngx_int_t ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_ban_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_access_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
-
-/* the mode in force: what the API has said, or nginx.conf */
-
-ngx_iap_mode_e ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard);
-
-/*
- * The one way out of a decision: counts it, and refuses or passes.  Returns
- * what the phase handler is to return.
- */
-
-ngx_int_t ngx_http_iap_guard_end(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx, iap_verdict_e verdict,
-    ngx_uint_t dry_run);
-
-/* the context, found again after an internal redirect; NULL if none yet */
-
-ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_get_ctx(ngx_http_request_t *r);
 
 /* _decide: returns what the phase handler is to return */
 
@@ -376,12 +373,13 @@ void ngx_http_iap_guard_segment_keys(ngx_http_iap_guard_layer_t *layer,
 /* _answer */
 
 /*
- * Sends the refusal that the context describes, or leaves it to error_page.
- * Returns what the phase handler is to return.
+ * The one way out of a decision: counts it, and refuses or passes.  Returns
+ * what the phase handler is to return.
  */
 
-ngx_int_t ngx_http_iap_guard_refuse(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx);
+ngx_int_t ngx_http_iap_guard_end(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_verdict_e verdict,
+    ngx_uint_t dry_run);
 ngx_int_t ngx_http_iap_guard_filter_init(ngx_conf_t *cf);
 
 /* _variables */

@@ -1,18 +1,13 @@
 /*
- * The phase handlers: bans by address first in the access phase, the
- * decision last in it, and first in the pre-content phase where "satisfy
- * any" may have passed over the access phase.
+ * The phase handlers: a mark first in the preaccess phase, bans by address
+ * first in the access phase, the decision last in it, and first in the
+ * pre-content phase where "satisfy any" may have passed over the access phase.
  *
  * Every handler passes with NGX_DECLINED, never with NGX_OK, which under
  * "satisfy any" would grant access; and answers itself with NGX_DONE.
  */
 
 #include "ngx_http_iap_guard.h"
-
-
-static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_make_ctx(
-    ngx_http_request_t *r, ngx_http_iap_guard_t *guard);
-static void ngx_http_iap_guard_cleanup(void *data);
 
 
 /*
@@ -151,13 +146,11 @@ ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    /* the preaccess handler has made it */
     ctx = ngx_http_iap_guard_get_ctx(r);
 
     if (ctx == NULL) {
-        ctx = ngx_http_iap_guard_make_ctx(r, ilcf->guard);
-        if (ctx == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (ctx->decided || ctx->passed_over) {
@@ -167,114 +160,4 @@ ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r)
     ctx->guard = ilcf->guard;
 
     return ngx_http_iap_guard_decide(r, ilcf, ctx);
-}
-
-
-/* the one way out: counts, and refuses or passes */
-
-ngx_int_t
-ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
-    iap_verdict_e verdict, ngx_uint_t dry_run)
-{
-    ngx_iap_slot_t  *slot;
-
-    slot = ctx->guard->slot;
-
-    ctx->decided = 1;
-    ctx->verdict = verdict;
-    ctx->dry_run = dry_run;
-
-    if (verdict == IAP_VERDICT_PASSED || verdict == IAP_VERDICT_OFF) {
-        (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
-        return NGX_DECLINED;
-    }
-
-    if (dry_run) {
-        (void) ngx_atomic_fetch_add(&slot->dry_run_requests[verdict], 1);
-
-        if (!ctx->counted) {
-            (void) ngx_atomic_fetch_add(&ctx->layer->dry_run_rejections, 1);
-        }
-
-        return NGX_DECLINED;
-    }
-
-    (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
-    (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
-
-    ctx->refused = 1;
-
-    return ngx_http_iap_guard_refuse(r, ctx);
-}
-
-
-ngx_iap_mode_e
-ngx_http_iap_guard_mode(ngx_http_iap_guard_t *guard)
-{
-    ngx_atomic_uint_t  mode;
-
-    mode = guard->slot->mode;
-
-    if (mode == NGX_IAP_MODE_CONF) {
-        return guard->dry_run ? NGX_IAP_MODE_DRY_RUN : NGX_IAP_MODE_ON;
-    }
-
-    return (ngx_iap_mode_e) mode;
-}
-
-
-ngx_http_iap_guard_ctx_t *
-ngx_http_iap_guard_get_ctx(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t        *cln;
-    ngx_http_iap_guard_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_iap_guard_module);
-
-    if (ctx == NULL && (r->internal || r->filter_finalize)) {
-
-        /* an internal redirect, or a filter that has finalized the request,
-           has cleared it */
-
-        for (cln = r->pool->cleanup; cln; cln = cln->next) {
-            if (cln->handler == ngx_http_iap_guard_cleanup) {
-                ctx = cln->data;
-                ngx_http_set_ctx(r, ctx, ngx_http_iap_guard_module);
-                break;
-            }
-        }
-    }
-
-    return ctx;
-}
-
-
-static ngx_http_iap_guard_ctx_t *
-ngx_http_iap_guard_make_ctx(ngx_http_request_t *r,
-    ngx_http_iap_guard_t *guard)
-{
-    ngx_pool_cleanup_t        *cln;
-    ngx_http_iap_guard_ctx_t  *ctx;
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_iap_guard_ctx_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    ctx = cln->data;
-    ngx_memzero(ctx, sizeof(ngx_http_iap_guard_ctx_t));
-    ctx->guard = guard;
-
-    cln->handler = ngx_http_iap_guard_cleanup;
-    ngx_http_set_ctx(r, ctx, ngx_http_iap_guard_module);
-
-    return ctx;
-}
-
-
-/* nothing to clean: it is there to be found by */
-
-static void
-ngx_http_iap_guard_cleanup(void *data)
-{
 }

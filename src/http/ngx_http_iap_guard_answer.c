@@ -1,6 +1,7 @@
 /*
- * What a refused client gets: the team's own answer (iap_guard_answer), or
- * error_page's, or JSON; and the header fields that go with each of them.
+ * The end of a decision: counting it, and what a refused client gets, which
+ * is the team's own answer (iap_guard_answer), or error_page's, or JSON; and
+ * the header fields that go with each of them.
  *
  * The fields are added in a header filter and not where the refusal is made:
  * error_page may lead to a proxied answer, whose own Retry-After is kept.
@@ -16,6 +17,8 @@ typedef struct {
 } ngx_http_iap_guard_answer_row_t;
 
 
+static ngx_int_t ngx_http_iap_guard_refuse(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 static ngx_http_iap_guard_answer_e ngx_http_iap_guard_answer_kind(
     iap_verdict_e verdict);
 static ngx_uint_t ngx_http_iap_guard_has_error_page(ngx_http_request_t *r,
@@ -40,7 +43,47 @@ static const ngx_http_iap_guard_answer_row_t  ngx_http_iap_guard_answers[] = {
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
+/* the one way out: counts, and refuses or passes */
+
 ngx_int_t
+ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
+    iap_verdict_e verdict, ngx_uint_t dry_run)
+{
+    ngx_iap_slot_t  *slot;
+
+    slot = ctx->guard->slot;
+
+    ctx->decided = 1;
+    ctx->verdict = verdict;
+    ctx->dry_run = dry_run;
+
+    if (verdict == IAP_VERDICT_PASSED || verdict == IAP_VERDICT_OFF) {
+        (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
+        return NGX_DECLINED;
+    }
+
+    if (dry_run) {
+        (void) ngx_atomic_fetch_add(&slot->dry_run_requests[verdict], 1);
+
+        if (!ctx->counted) {
+            (void) ngx_atomic_fetch_add(&ctx->layer->dry_run_rejections, 1);
+        }
+
+        return NGX_DECLINED;
+    }
+
+    (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
+    (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
+
+    ctx->refused = 1;
+
+    return ngx_http_iap_guard_refuse(r, ctx);
+}
+
+
+/* sends the refusal that ctx describes, or leaves it to error_page */
+
+static ngx_int_t
 ngx_http_iap_guard_refuse(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {

@@ -1,7 +1,8 @@
 /*
  * The API: one content handler, a table of calls, JSON in and out.
  *
- * _api          the directive, routing, who may, reading the body, answering
+ * _api          the directive, routing, who may
+ * _api_io       reading the body and arguments, answering
  * _api_status   status, metrics, guards
  * _api_bans     bans
  *
@@ -34,6 +35,20 @@ typedef struct {
 typedef ngx_int_t (*ngx_http_iap_guard_call_pt)(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 
+
+/*
+ * The whole body in one piece, from memory or from its file.  NGX_DECLINED: it
+ * is longer than NGX_HTTP_IAP_GUARD_API_BODY_MAX; NGX_ERROR: it can't be read.
+ */
+
+ngx_int_t ngx_http_iap_guard_api_read_body(ngx_http_request_t *r,
+    ngx_str_t *body);
+
+/* adds a header field to the answer; the value is not copied; NULL: no
+   memory */
+
+ngx_table_elt_t *ngx_http_iap_guard_api_header(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
 
 /*
  * Sends json, whose reference it takes over, NULL included: jansson's

@@ -173,18 +173,25 @@ sub print_rows {
 }
 
 
-# A target: what it is about, the value reached, at most or at least what.
+# What a target is about, the value reached, and at_most or at_least what it
+# should be; with neither it is no target.
 
 sub print_target {
     my ($class, %target) = @_;
-    my $meets = defined $target{at_most} ? $target{value} <= $target{at_most}
-                                         : $target{value} >= $target{at_least};
+    my ($name, $value, $most, $least) = @target{qw(name value at_most at_least)};
 
-    printf "%-60s %7.2f  %s %5.2f  %s\n", $target{name}, $target{value},
-           defined $target{at_most} ? ('at most ', $target{at_most})
-                                    : ('at least', $target{at_least}),
-           $meets ? 'meets' : 'misses';
+    printf '%-60s %7.2f', $name, $value;
 
+    if (defined $most) {
+        printf '  at most  %5.2f  %s', $most,
+               $value <= $most ? 'meets' : 'misses';
+
+    } elsif (defined $least) {
+        printf '  at least %5.2f  %s', $least,
+               $value >= $least ? 'meets' : 'misses';
+    }
+
+    print "\n";
     return;
 }
 
