@@ -521,3 +521,45 @@ It comes before authentication, and so before anybody vouches for the name.
 --- error_code eval
 [401, 200, 401]
 --- no_http2
+
+
+
+=== TEST 26: a ban is looked for again where another guard decides
+--- config
+    error_page 401 = @login;
+    location @login {
+        iap_guard other;
+        iap_guard_segment exempt=$arg_e users=9 window=1h;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+    }
+--- request eval
+['POST /api/bans
+{"guard":"other","layer":"segment","key":"127.0.0.1","seconds":60}',
+ "GET /t", "GET /t", "GET /t?e=1"]
+--- more_headers eval
+["Authorization: Bearer sesame", main::right("alice"), main::wrong("alice"),
+ main::wrong("alice")]
+--- error_code eval
+[201, 200, 429, 200]
+--- response_body_like eval
+["", '^passed$', '"banned"', '^up$']
+
+
+
+=== TEST 27: "=": a body that is too large, where nobody has authenticated yet
+--- config
+    location = /body {
+        client_max_body_size 5;
+        error_page 413 = @large;
+        auth_basic realm;
+        auth_basic_user_file $TEST_NGINX_HTML_DIR/passwd;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+    }
+    location @large { proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock; }
+--- request eval
+[("POST /body\n123456") x 4, ("POST /body\n12345") x 4, "GET /api/guards/g"]
+--- more_headers eval
+[(main::wrong("alice")) x 4, (main::right("alice")) x 4, "X: 1"]
+--- error_code eval
+[(200) x 3, 429, (200) x 3, 429, 200]
+--- no_http2

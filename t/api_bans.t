@@ -360,10 +360,10 @@ my @all = ("g device mallory", "g segment 10.0.0.0/24", "g segment 10.0.1.0/24",
 --- request
 DELETE /api/bans?key=10.1.0.0/16
 --- grep_error_log eval
-qr/\[warn\] .* through the API, client: 127\.0\.0\.1/
+qr/\[error\] .* through the API, client: 127\.0\.0\.1/
 --- grep_error_log_out eval
-qr/^\[warn\] .* iap_guard "g" bans 10\.1\.0\.0\/16 in layer "segment" for 60 seconds through the API, client: 127\.0\.0\.1
-\[warn\] .* iap_guard "g" lifts the ban of 10\.1\.0\.0\/16 in layer "segment" through the API, client: 127\.0\.0\.1
+qr/^\[error\] .* iap_guard "g" bans 10\.1\.0\.0\/16 in layer "segment" for 60 seconds through the API, client: 127\.0\.0\.1
+\[error\] .* iap_guard "g" lifts the ban of 10\.1\.0\.0\/16 in layer "segment" through the API, client: 127\.0\.0\.1
 $/
 
 

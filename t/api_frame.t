@@ -244,7 +244,7 @@ Authorization: Bearer open-sesame
 --- error_code eval
 [(400) x 14]
 --- response_body_like eval
-[('^\{"error":"bad_request","message":"the body is not a JSON object"\}$') x 14]
+[('^\{"error":"bad_request","message":"the body is not (?:a JSON object|JSON: \S.*)"\}$') x 14]
 
 
 

@@ -197,7 +197,7 @@ PUT /api/guards/g
 --- more_headers
 Authorization: Bearer open-sesame
 --- error_log eval
-qr/\[warn\] .* iap_guard "g" is set to mode "off" through the API, client: 127\.0\.0\.1, /
+qr/\[error\] .* iap_guard "g" is set to mode "off" through the API, client: 127\.0\.0\.1, /
 
 
 

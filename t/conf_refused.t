@@ -24,6 +24,7 @@ my $guards = join "\n",
     map { "location /g$_ { iap_guard g$_; iap_guard_user \$arg_u; }" } 1 .. 9;
 
 file("$dir/secret", "a-secret\n");
+file("$dir/words", "two words\n");
 file("$dir/empty", '');
 file("$dir/blanks", " \t\r\n \n");
 file("$dir/long", 'x' x 4097);
@@ -130,8 +131,9 @@ my @refused = (
     (map {
         [ "guard with status \"$_\"", 'location', "iap_guard g status=$_;",
           "invalid value \"$_\" of \"status\", expected a number from 400 to "
-          . '599, but not 401 or 403' ]
-    } '', 'x', '-1', '200', '399', '600', '401', '403', '99999999999999999999'),
+          . '599, but not 401, 403 or 494 to 499' ]
+    } '', 'x', '-1', '200', '399', '600', '401', '403', '494', '499',
+      '99999999999999999999'),
     [ 'guard in an "if"', 'location', 'if ($arg_x) { iap_guard h; }',
       '"iap_guard" directive is not allowed here' ],
     [ 'guard in the main context', 'main', 'iap_guard g;',
@@ -430,8 +432,8 @@ my @refused = (
         [ "answer with status \"$_\"", 'location',
           "iap_guard_answer limited \"$_\" body;",
           "invalid status \"$_\" of an answer, expected a number from 200 to "
-          . '599, but not 401 or 403' ]
-    } '', 'x', '-1', '199', '600', '401', '403'),
+          . '599, but not 401, 403, 444 or 494 to 499' ]
+    } '', 'x', '-1', '199', '600', '401', '403', '444', '495', '499'),
     [ 'answer with an unknown variable', 'location',
       'iap_guard_answer limited 429 $nothing;',
       'unknown "nothing" variable', 'nowhere' ],
@@ -466,13 +468,18 @@ my @refused = (
     [ 'API whose token file is blank', 'location',
       "iap_guard_api write token_file=blanks;",
       "invalid secret file \"$dir/blanks\", expected 1 to 4096 bytes" ],
+    [ 'API whose token has a blank', 'location',
+      "iap_guard_api write token_file=words;",
+      'invalid token in "words", expected printable ASCII without blanks' ],
     [ 'API in a regex location', 'server',
       'location ~ ^/api { iap_guard_api read; }',
       '"iap_guard_api" directive needs a location given by a prefix, not by a '
       . 'regular expression' ],
-    [ 'API in a named location', 'server', 'location @api { iap_guard_api read; }',
-      '"iap_guard_api" directive needs a location given by a prefix, not a '
-      . 'named one' ],
+    (map {
+        [ "API in location $_", 'server', "location $_ { iap_guard_api read; }",
+          '"iap_guard_api" directive needs a location given by a prefix, not a '
+          . 'named or an empty one' ]
+    } '@api', '""'),
     [ 'API twice', 'location', 'iap_guard_api read; iap_guard_api read;',
       '"iap_guard_api" directive is duplicate' ],
     [ 'API in a server', 'server', 'iap_guard_api read;',

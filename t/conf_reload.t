@@ -224,7 +224,7 @@ subtest 'a guard that is in use has room for more, up to a limit' => sub {
 
 subtest 'the zone of another size is a fresh one' => sub {
     cmp_ok guard('user')->{requests}{limited}, '>', 0, 'before: counted';
-    my $fresh = qr/\[warn\].* zone "iap" is a fresh one/;
+    my $fresh = qr/\[error\].* zone "iap" is a fresh one/;
     is log_lines($fresh), 0, 'no zone was fresh so far';
 
     reload(zone => '9m');

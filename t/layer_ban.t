@@ -88,9 +88,9 @@ location /t {
 GET /t?u=6&ip=10.0.0.6
 --- error_code: 429
 --- grep_error_log eval
-qr/\[warn\].*iap_guard "\w+" bans \S+ for \d+ seconds[^,]*/
+qr/\[error\].*iap_guard "\w+" bans \S+ for \d+ seconds[^,]*/
 --- grep_error_log_out eval
-qr/^\[warn\] .* iap_guard "g" bans 10\.0\.0\.0\/24 for 90 seconds: too many users\n$/
+qr/^\[error\] .* iap_guard "g" bans 10\.0\.0\.0\/24 for 90 seconds: too many users\n$/
 
 
 

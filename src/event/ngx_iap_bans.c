@@ -89,6 +89,10 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         slot->ban_v6[bits / 64] |= (uint64_t) 1 << bits % 64;
     }
 
+    if (stored && prefix == NULL && slot->keys_until < until) {
+        slot->keys_until = until;
+    }
+
     ngx_shmtx_unlock(&zone->shpool->mutex);
 
     if (!stored) {
@@ -119,7 +123,7 @@ iap_ticks_t
 ngx_iap_banned_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, iap_view_t key)
 {
-    if (!ngx_iap_bans_any(zone)) {
+    if (*(volatile iap_ticks_t *) &slot->keys_until <= ngx_iap_now()) {
         return 0;
     }
 

@@ -66,7 +66,9 @@ typedef struct {
 
     uint64_t              nlayers;
     uint64_t              nlayers_ever;
-    uint64_t              spare[6];     /* to the end of a line of the cache */
+    iap_ticks_t           keys_until;   /* no ban of a key lasts longer; locked
+                                           for writing */
+    uint64_t              spare[5];     /* to the end of a line of the cache */
 
     /* what every request writes */
 

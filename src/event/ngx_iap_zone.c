@@ -290,6 +290,21 @@ ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
+    /*
+     * Workers' cached clocks differ by some milliseconds.  One that is behind
+     * would find a bucket emptier than it is, and refuse its last token.  The
+     * bound is for systems without a monotonic clock.
+     */
+
+    if (zone->head->now > now
+        && zone->head->now - now <= IAP_TICKS_PER_SEC)
+    {
+        now = zone->head->now;
+
+    } else {
+        zone->head->now = now;
+    }
+
     refused = iap_decide(&zone->tables, checks, (unsigned) n, now);
 
     ngx_shmtx_unlock(&zone->shpool->mutex);

@@ -27,7 +27,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  2
+#define NGX_IAP_ZONE_LAYOUT  1
 
 
 /*  id, name in metrics and status, bytes of an entry, share in fifteenths  */
@@ -58,9 +58,10 @@ typedef struct {
     uint64_t       nslots;          /* that there have ever been */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
+    iap_ticks_t    now;             /* the latest moment decided at */
 } ngx_iap_zone_head_t;
 
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 120, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 128, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

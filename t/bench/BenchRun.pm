@@ -124,7 +124,8 @@ sub cpu_us {
     open my $file, '<', "/proc/$pid/stat" or die "process $pid is gone\n";
     my @stat = split / /, <$file> =~ s/.*\) //r;
 
-    return ($stat[11] + $stat[12]) * 1e6 / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+    return ($stat[11] + $stat[12]) * 1e6
+           / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
 
@@ -178,7 +179,8 @@ sub print_rows {
 
 sub print_target {
     my ($class, %target) = @_;
-    my ($name, $value, $most, $least) = @target{qw(name value at_most at_least)};
+    my ($name, $value) = @target{qw(name value)};
+    my ($most, $least) = @target{qw(at_most at_least)};
 
     printf '%-60s %7.2f', $name, $value;
 

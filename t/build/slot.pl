@@ -5,8 +5,10 @@
 #
 #     prove --exec 'perl t/build/slot.pl FOLDER' t/a.t t/b.t
 #
-# A slot is a locked file in FOLDER/slots.  The lock passes on to the test and
-# to the nginx that it starts, so a slot with a forgotten nginx stays taken.
+# A slot is held by a socket in Linux's abstract namespace: whoever shares
+# the ports, be it from another folder or another root, shares these names,
+# too.  It passes on to the test and to the nginx that it starts, so a slot
+# with a forgotten nginx stays taken.
 #
 # Slot N has port 1986 - 2 N and the one behind it: ports that Test::Nginx's
 # own $TEST_NGINX_RAND_PORT_1 (1988 and up) never has.
@@ -18,10 +20,11 @@
 use strict;
 use warnings;
 
-use Fcntl qw(:flock F_SETFD);
+use Fcntl qw(F_SETFD);
 use File::Path qw(make_path remove_tree);
 use IO::Select;
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use POSIX qw(WNOHANG);
 
 use constant SLOTS => 40;
@@ -106,13 +109,11 @@ sub pass_on {
 sub take_slot {
     my ($folder) = @_;
 
-    make_path("$folder/slots");
+    make_path($folder);
 
     foreach my $slot (0 .. SLOTS - 1) {
-        open my $lock, '>', "$folder/slots/$slot"
-            or die "$folder/slots/$slot: $!\n";
-
-        next unless flock $lock, LOCK_EX | LOCK_NB;
+        my $lock = IO::Socket::UNIX->new(Local => "\0iap_guard-slot-$slot",
+                                         Listen => 1) or next;
 
         my $port = 1986 - 2 * $slot;
         next unless is_free($port) && is_free($port + 1);

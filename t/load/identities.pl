@@ -188,7 +188,8 @@ END
     # wrk's first request is made twice, so the first ones may be missing
 
     my @statuses = statuses($nginx->ask(
-        map { ['/redeem', 'X-User-Id' => 'u' . (100 + int rand 0.9 * $identities)] }
+        map { ['/redeem',
+               'X-User-Id' => 'u' . (100 + int rand 0.9 * $identities)] }
             1 .. SAMPLE));
 
     cmp_ok $statuses[429] || 0, '>=', $full ? 0.99 * SAMPLE : SAMPLE,
