@@ -251,7 +251,7 @@ subtest '500 locations share 5 guards' => sub {
     is join(' ', map { statuses("/l$_/?u=a", 1) } 5, 250, 500, 495),
         '200 200 200 429', 'from anywhere one bucket';
     is statuses('/l1/?u=a', 1), '200', 'and another one of another guard';
-    is scalar(@{ json('guards')->{guards} }), 6, 'six guards in all';
+    is scalar(keys %{ json('guards') }), 6, 'six guards in all';
     stop();
 };
 
@@ -266,8 +266,6 @@ subtest 'levels that have a segment, and no user of their own' => sub {
             location / { iap_guard_user $arg_u; } }',
         'a server without locations' => 'server { listen 127.0.0.1:1;
             iap_guard s; iap_guard_segment; return 404; }',
-        'http, for a server without locations' => 'iap_guard s;
-            iap_guard_segment; server { listen 127.0.0.1:1; }',
     );
 
     foreach my $name (sort keys %accepted) {

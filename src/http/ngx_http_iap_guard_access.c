@@ -46,10 +46,12 @@ ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r)
         }
 
         /* the one refusal that comes after the location was found, and
-           before this */
+           before this: the body is too large.  nginx has then marked it as
+           not to be asked for, which nothing else does so early. */
 
         ctx->passed_over =
                        r->err_status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+        ctx->distrusted = r->error_page && r->expect_tested;
 
         return NGX_DECLINED;
     }

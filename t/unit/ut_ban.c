@@ -1,0 +1,421 @@
+/*
+ * Bans: made, prolonged, found, and what of them is written when.
+ */
+
+#include "iap_ban.h"
+#include "ut.h"
+
+
+#define SETS  4
+
+
+typedef struct {
+    iap_table_t  table;
+    iap_ban_t    ban[SETS * IAP_TABLE_WAYS];
+} bans_t;
+
+
+static void test_new(void);
+static void test_again(void);
+static void test_passed(void);
+static void test_full(void);
+static void test_key(void);
+static void test_half_written(void);
+static void test_lifted(void);
+static void test_many(void);
+static void bans_init(bans_t *b);
+static bool put(bans_t *b, uint64_t id, iap_ticks_t *until, iap_ticks_t now,
+    bool *is_new);
+static iap_ticks_t left(const bans_t *b, uint64_t id, iap_ticks_t now);
+static const iap_ban_t *ban_of(const bans_t *b, uint64_t id);
+static iap_hash_t hash_of(uint64_t id);
+static iap_view_t view_of(const char *s);
+
+
+int
+main(void)
+{
+    test_new();
+    test_again();
+    test_passed();
+    test_full();
+    test_key();
+    test_half_written();
+    test_lifted();
+    test_many();
+
+    return ut_done();
+}
+
+
+static void
+test_new(void)
+{
+    bool               is_new;
+    bans_t             b;
+    iap_ticks_t        until;
+    const iap_ban_t   *ban;
+    iap_ban_subject_t  subject;
+
+    bans_init(&b);
+
+    subject.hash = hash_of(1);
+    subject.guard = 0x12345678;
+    subject.layer = 0x9abc;
+    subject.key = view_of("203.0.113.0/24");
+
+    is_new = false;
+    until = 700;
+
+    ut_ok(left(&b, 1, 100) == 0, "nobody is banned");
+    ut_ok(iap_ban_put(&b.table, &subject, &until, 100, &is_new)
+          && is_new && until == 700, "a ban is made, and is new");
+
+    ban = ban_of(&b, 1);
+
+    ut_ok(ban != NULL && ban->entry.until == 700
+          && ban->guard == 0x12345678 && ban->layer == 0x9abc,
+          "it says whose it is, and until when");
+    ut_ok(ban != NULL && ban->key_len == 14 && ban->reserved == 0
+          && memcmp(ban->key, "203.0.113.0/24", 14) == 0,
+          "and names what is banned");
+    ut_ok(left(&b, 1, 100) == 600 && left(&b, 1, 699) == 1,
+          "what is left of it grows less");
+    ut_ok(left(&b, 1, 700) == 0 && left(&b, 1, 701) == 0
+          && left(&b, 1, 100000) == 0, "and is nothing from its end on");
+    ut_ok(left(&b, 2, 100) == 0, "nobody else is banned");
+}
+
+
+static void
+test_again(void)
+{
+    bool         is_new, fine;
+    bans_t       b;
+    iap_ticks_t  until;
+
+    bans_init(&b);
+
+    until = 700;
+    put(&b, 1, &until, 100, &is_new);
+
+    is_new = true;
+    until = 900;
+    fine = put(&b, 1, &until, 200, &is_new);
+
+    ut_ok(fine && !is_new && until == 900, "a longer one prolongs it");
+    ut_ok(left(&b, 1, 200) == 700, "to its own end");
+
+    is_new = true;
+    until = 300;
+    fine = put(&b, 1, &until, 200, &is_new);
+
+    ut_ok(fine && !is_new, "a shorter one is no error");
+    ut_ok(until == 900, "it says until when the ban lasts");
+    ut_ok(left(&b, 1, 200) == 700, "and does not shorten it");
+
+    is_new = true;
+    until = 900;
+    fine = put(&b, 1, &until, 200, &is_new);
+
+    ut_ok(fine && !is_new && until == 900 && left(&b, 1, 200) == 700,
+          "one that is the same changes nothing");
+}
+
+
+static void
+test_passed(void)
+{
+    bool         is_new, fine;
+    bans_t       b;
+    iap_ticks_t  until;
+
+    bans_init(&b);
+
+    until = 700;
+    put(&b, 1, &until, 100, &is_new);
+
+    is_new = false;
+    until = 800;
+    fine = put(&b, 1, &until, 700, &is_new);
+
+    ut_ok(fine && is_new && until == 800, "one that has just ended is new");
+    ut_ok(left(&b, 1, 700) == 100, "and lasts as long as it says");
+
+    is_new = false;
+    until = 850;
+    fine = put(&b, 1, &until, 840, &is_new);
+
+    ut_ok(fine && is_new && until == 850 && left(&b, 1, 840) == 10,
+          "however short it is");
+}
+
+
+static void
+test_full(void)
+{
+    bool         is_new, fine;
+    bans_t       b, was;
+    uint64_t     i, n;
+    iap_ticks_t  until;
+
+    bans_init(&b);
+
+    n = 0;
+
+    for (i = 1; i < 1000; i++) {
+        until = 500 + i;
+        n += put(&b, i, &until, 100, &is_new);
+    }
+
+    ut_ok(n == SETS * IAP_TABLE_WAYS, "it takes as many as it has room for");
+
+    memcpy(&was, &b, sizeof(b));
+
+    is_new = false;
+    until = 5000;
+    fine = put(&b, 1000, &until, 100, &is_new);
+
+    ut_ok(!fine, "no more");
+    ut_ok(memcmp(&was.ban, &b.ban, sizeof(b.ban)) == 0,
+          "and leaves those that it has alone");
+
+    for (i = 1; left(&b, i, 100) == 0; i++) { /* void */ }
+
+    until = 9000;
+
+    ut_ok(put(&b, i, &until, 100, &is_new) && !is_new
+          && left(&b, i, 100) == 8900, "one of them can still be prolonged");
+    ut_ok(left(&b, 1000, 100) == 0, "who found no room is not banned");
+
+    until = 9000;
+
+    ut_ok(put(&b, 1000, &until, 2000, &is_new) && is_new
+          && left(&b, 1000, 2000) == 7000, "those that end make room");
+}
+
+
+static void
+test_key(void)
+{
+    bool               is_new;
+    char               text[200];
+    bans_t             b;
+    size_t             len;
+    unsigned           i;
+    iap_ticks_t        until;
+    const iap_ban_t   *ban;
+    iap_ban_subject_t  subject;
+
+    static const uint8_t  zero[SETS * IAP_TABLE_WAYS * sizeof(iap_ban_t)];
+
+    static const size_t  lens[] = { 0, 1, 63, 64, 65, 128, 200 };
+
+    for (len = 0; len < sizeof(text); len++) {
+        text[len] = (char) ('a' + len % 26);
+    }
+
+    memset(&subject, 0, sizeof(subject));
+
+    for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+        bans_init(&b);
+
+        subject.hash = hash_of(1);
+        subject.key.data = (const uint8_t *) text;
+        subject.key.len = lens[i];
+        until = 700;
+
+        len = lens[i] < 64 ? lens[i] : 64;
+
+        iap_ban_put(&b.table, &subject, &until, 100, &is_new);
+        ban = ban_of(&b, 1);
+
+        ut_ok(ban != NULL && ban->key_len == len
+              && memcmp(ban->key, text, len) == 0,
+              "of %zu bytes it keeps %zu", lens[i], len);
+
+        if (ban == NULL) {
+            continue;
+        }
+
+        memset((void *) (uintptr_t) ban, 0, sizeof(iap_ban_t));
+
+        ut_ok(memcmp(b.ban, zero, sizeof(b.ban)) == 0,
+              "and writes nothing beside it");
+    }
+}
+
+
+/*
+ * A writer that was killed has left an entry that does not end in the future:
+ * it is none, and in nobody's way.
+ */
+
+static void
+test_half_written(void)
+{
+    bool         is_new;
+    bans_t       b;
+    iap_ban_t   *ban;
+    iap_ticks_t  until;
+
+    bans_init(&b);
+
+    until = 700;
+    put(&b, 1, &until, 100, &is_new);
+
+    ban = (iap_ban_t *) (uintptr_t) ban_of(&b, 1);
+    ban->entry.until = 0;
+    ban->key_len = 255;
+
+    ut_ok(left(&b, 1, 100) == 0, "half written, nobody is banned");
+
+    is_new = false;
+    until = 600;
+
+    ut_ok(put(&b, 1, &until, 100, &is_new) && is_new && until == 600
+          && left(&b, 1, 100) == 500 && ban_of(&b, 1) == ban,
+          "the next writer takes the same entry");
+    ut_ok(ban->key_len == 3 && memcmp(ban->key, "key", 3) == 0,
+          "and writes all of it");
+
+    /* the remains of a torn moment, far ahead, hold nothing either */
+
+    ban->entry.key = hash_of(2);
+    ban->entry.until = UINT64_MAX;
+
+    is_new = false;
+    until = 600;
+
+    ut_ok(put(&b, 1, &until, 100, &is_new) && is_new
+          && left(&b, 1, 100) == 500, "nor is a moment that cannot be");
+}
+
+
+static void
+test_lifted(void)
+{
+    bool         is_new;
+    bans_t       b;
+    iap_ticks_t  until;
+
+    bans_init(&b);
+
+    until = 9000;
+    put(&b, 1, &until, 100, &is_new);
+
+    iap_table_find(&b.table, hash_of(1))->until = 0;
+
+    ut_ok(left(&b, 1, 100) == 0, "a ban that is lifted is over");
+
+    is_new = false;
+    until = 300;
+
+    ut_ok(put(&b, 1, &until, 100, &is_new) && is_new && until == 300
+          && left(&b, 1, 100) == 200,
+          "a new one does not bring back its length");
+}
+
+
+/* many subjects, banned and banned again: each for the longest of its bans */
+
+static void
+test_many(void)
+{
+    bool         fine, is_new, live;
+    bans_t       b;
+    uint64_t     i, id, seed;
+    iap_ticks_t  now, until, asked, longest[20];
+
+    bans_init(&b);
+    memset(longest, 0, sizeof(longest));
+
+    seed = 21;
+    now = 1000;
+    fine = true;
+
+    for (i = 0; fine && i < 200000; i++) {
+        now += ut_below(&seed, 10);
+        id = ut_below(&seed, 20);
+        asked = now + 1 + ut_below(&seed, 200);
+        until = asked;
+        live = longest[id] > now;
+
+        fine &= put(&b, id, &until, now, &is_new);
+        fine &= is_new == !live;
+
+        longest[id] = live && longest[id] > asked ? longest[id] : asked;
+
+        fine &= until == longest[id];
+
+        id = ut_below(&seed, 20);
+        fine &= left(&b, id, now)
+                == (longest[id] > now ? longest[id] - now : 0);
+    }
+
+    ut_ok(fine, "of many bans each lasts as long as its longest");
+}
+
+
+static void
+bans_init(bans_t *b)
+{
+    memset(b, 0, sizeof(*b));
+    iap_table_init(&b->table, b->ban, sizeof(b->ban), sizeof(iap_ban_t));
+}
+
+
+static bool
+put(bans_t *b, uint64_t id, iap_ticks_t *until, iap_ticks_t now,
+    bool *is_new)
+{
+    iap_ban_subject_t  subject;
+
+    memset(&subject, 0, sizeof(subject));
+
+    subject.hash = hash_of(id);
+    subject.key = view_of("key");
+
+    return iap_ban_put(&b->table, &subject, until, now, is_new);
+}
+
+
+static iap_ticks_t
+left(const bans_t *b, uint64_t id, iap_ticks_t now)
+{
+    return iap_ban_left(&b->table, hash_of(id), now);
+}
+
+
+static const iap_ban_t *
+ban_of(const bans_t *b, uint64_t id)
+{
+    return (const iap_ban_t *) (void *) iap_table_find(&b->table,
+                                                       hash_of(id));
+}
+
+
+static iap_hash_t
+hash_of(uint64_t id)
+{
+    uint64_t    state;
+    iap_hash_t  hash;
+
+    state = id * 2 + 1;
+    hash.hi = ut_random(&state);
+    hash.lo = ut_random(&state);
+
+    return hash;
+}
+
+
+static iap_view_t
+view_of(const char *s)
+{
+    iap_view_t  view;
+
+    view.data = (const uint8_t *) s;
+    view.len = strlen(s);
+
+    return view;
+}
