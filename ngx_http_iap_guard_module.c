@@ -12,6 +12,7 @@
 
 
 static ngx_int_t ngx_http_iap_guard_init(ngx_conf_t *cf);
+static ngx_int_t ngx_http_iap_guard_init_module(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_iap_guard_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler, ngx_uint_t last);
 
@@ -114,7 +115,7 @@ ngx_module_t  ngx_http_iap_guard_module = {
     ngx_http_iap_guard_commands,           /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    NULL,                                  /* init module */
+    ngx_http_iap_guard_init_module,        /* init module */
     NULL,                                  /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
@@ -162,6 +163,23 @@ ngx_http_iap_guard_init(ngx_conf_t *cf)
     }
 
     return ngx_http_iap_guard_filter_init(cf);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_init_module(ngx_cycle_t *cycle)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    /* NULL without "http" */
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_iap_guard_module);
+
+    if (imcf != NULL && imcf->zone != NULL) {
+        ngx_iap_zone_accept(imcf->zone);
+    }
+
+    return NGX_OK;
 }
 
 

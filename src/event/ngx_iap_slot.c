@@ -44,7 +44,7 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
         if (slot->name_len == name->len
             && ngx_memcmp(slot->name, name->data, name->len) == 0)
         {
-            slot->generation = zone->head->generation;
+            slot->generation = zone->generation;
             return slot;
         }
     }
@@ -83,7 +83,7 @@ ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, ngx_str_t *name)
     ngx_memcpy(slot->name, name->data, name->len);
     slot->name_len = (uint32_t) name->len;
     slot->number = (uint32_t) zone->head->nslots++;
-    slot->generation = zone->head->generation;
+    slot->generation = zone->generation;
 }
 
 
@@ -99,7 +99,7 @@ ngx_iap_slot_reuse(ngx_iap_zone_t *zone)
          slot != NULL;
          slot = ngx_iap_slot_next(zone, slot))
     {
-        if (zone->head->generation - slot->generation
+        if (zone->generation - slot->generation
             >= NGX_IAP_SLOT_GENERATIONS)
         {
             next = slot->next;
@@ -133,11 +133,11 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         if (layer->name_len == name->len
             && ngx_memcmp(layer->name, name->data, name->len) == 0)
         {
-            layer->generation = zone->head->generation;
+            layer->generation = zone->generation;
             return layer;
         }
 
-        if (zone->head->generation - layer->generation
+        if (zone->generation - layer->generation
             >= NGX_IAP_SLOT_GENERATIONS)
         {
             unused = layer;
@@ -158,7 +158,7 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_memcpy(layer->name, name->data, name->len);
     layer->name_len = (uint32_t) name->len;
     layer->number = (uint16_t) slot->nlayers_ever++;
-    layer->generation = zone->head->generation;
+    layer->generation = zone->generation;
 
     ngx_memory_barrier();
 

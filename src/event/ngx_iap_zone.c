@@ -24,6 +24,7 @@ static ngx_int_t ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static ngx_int_t ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log);
 static ngx_int_t ngx_iap_zone_divide(ngx_iap_zone_t *zone);
 static size_t ngx_iap_zone_kept(ngx_iap_zone_t *zone);
+static size_t ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages);
 static void ngx_iap_zone_attach(ngx_iap_zone_t *zone);
 static void ngx_iap_zone_say_fresh(ngx_iap_zone_t *zone, ngx_log_t *log);
 static ngx_uint_t ngx_iap_zone_had_older(ngx_iap_zone_t *zone);
@@ -97,7 +98,7 @@ ngx_iap_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_iap_zone_attach(zone);
 
-    zone->head->generation++;
+    zone->generation = zone->head->generation + 1;
 
     return zone->ready(zone, zone->data, shm_zone->shm.log);
 }
@@ -121,10 +122,7 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
                       "%ui guards, expected %uz at least",
                       &zone->name, zone->shm_zone->shm.size, zone->nslots,
                       zone->shm_zone->shm.size
-                      + (ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT + 1
-                         - ngx_min(pages, ngx_iap_zone_kept(zone)
-                                          + NGX_IAP_KIND_COUNT))
-                        * ngx_pagesize);
+                      + ngx_iap_zone_missing(zone, pages) * ngx_pagesize);
         return NGX_ERROR;
     }
 
@@ -192,6 +190,22 @@ ngx_iap_zone_kept(ngx_iap_zone_t *zone)
     return (zone->nslots * ngx_iap_slot_size() + ngx_pagesize - 1)
            / ngx_pagesize
            + NGX_IAP_SPARE_PAGES;
+}
+
+
+/* pages that a zone with so many free ones lacks, with those that the slab
+   allocator needs to keep account of them */
+
+static size_t
+ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages)
+{
+    size_t  needed;
+
+    needed = ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT
+             + NGX_IAP_SPARE_PAGES;
+    needed -= ngx_min(pages, needed - 1);
+
+    return needed + needed / 64 + 1;
 }
 
 
@@ -266,6 +280,13 @@ ngx_iap_zone_had_older(ngx_iap_zone_t *zone)
     }
 
     return 0;
+}
+
+
+void
+ngx_iap_zone_accept(ngx_iap_zone_t *zone)
+{
+    zone->head->generation = zone->generation;
 }
 
 

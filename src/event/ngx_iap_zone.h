@@ -51,7 +51,7 @@ typedef enum {
 
 typedef struct {
     iap_hash_t     secret;          /* of all keys, drawn with the zone */
-    uint64_t       generation;      /* of the configuration, counted up */
+    uint64_t       generation;      /* of the configuration in force */
     uint64_t       offset[NGX_IAP_KIND_COUNT];  /* from the zone's start */
     uint64_t       size[NGX_IAP_KIND_COUNT];    /* bytes */
     uint64_t       slots;           /* offset of the first slot, or 0 */
@@ -87,7 +87,8 @@ struct ngx_iap_zone_s {
     iap_tables_t            tables;
     iap_table_t             bans;
 
-    ngx_uint_t              nslots;     /* that this configuration needs */
+    uint64_t                generation; /* of this configuration */
+    ngx_uint_t              nslots;     /* that it needs */
     ngx_iap_zone_ready_pt   ready;
     void                   *data;       /* of ready */
 };
@@ -100,6 +101,13 @@ struct ngx_iap_zone_s {
 
 ngx_iap_zone_t *ngx_iap_zone_add(ngx_conf_t *cf, ngx_str_t *name, size_t size,
     void *tag);
+
+/*
+ * The configuration is the one in force now: for init_module.  Before that it
+ * may still be refused, and what it does not name is in use.
+ */
+
+void ngx_iap_zone_accept(ngx_iap_zone_t *zone);
 
 /* the local clock: nginx's cached monotonic one, in ticks */
 
