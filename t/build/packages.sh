@@ -31,6 +31,8 @@ perl:Test/Harness.pm                    perl                perl
 command:curl                            curl                http
 command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
+command:redis-server                    redis-server        redis
+header:hiredis/hiredis.h                libhiredis-dev      redis
 perl:Test/Nginx/Socket.pm               libtest-nginx-perl@sid  testnginx
 "
 
@@ -42,7 +44,7 @@ NEED_UNIT=(c perl)
 NEED_LINT=(c perl testnginx)
 NEED_DEMO=(c nginx perl http)
 NEED_BENCH=(c nginx perl wrk)
-NEED_TEST=(c nginx tree perl http wrk tests testnginx)
+NEED_TEST=(c nginx tree perl http wrk tests redis testnginx)
 
 
 is_there() {

@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl plain asan hup http2 load"
+ALL_SUITES="unit lint perl redis plain asan hup http2 load"
 
 TEST_OUT=$BUILD/test
 
@@ -137,6 +137,14 @@ suite_perl() {
 }
 
 
+# The scripts of lua/ against the core, with a redis-server of their own
+
+suite_redis() {
+    SUITE_ENV=()
+    run_suite redis --comments --exec "perl -It/lib" "$@"
+}
+
+
 # test_nginx NAME FILE...: the same files each time; what differs is in the
 # environment
 
@@ -253,6 +261,7 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
+            redis:t/redis/*.pl)     echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -270,7 +279,8 @@ files_of() {
 run_suites() {
     local suite files named=$# failed=0
 
-    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
+                              t/redis/*.pl
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""
