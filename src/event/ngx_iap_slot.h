@@ -12,9 +12,10 @@
 #ifndef NGX_IAP_SLOT_H
 #define NGX_IAP_SLOT_H
 
+#include "ngx_iap_zone.h"
+
 #include "iap_addr.h"
 #include "iap_verdict.h"
-#include "ngx_iap_zone.h"
 
 
 #define NGX_IAP_GUARD_NAME_MAX   64

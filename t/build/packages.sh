@@ -23,6 +23,7 @@ header:stdlib.h                         libc6-dev           c
 command:make                            make                c
 header:openssl/evp.h                    libssl-dev          c
 header:jansson.h                        libjansson-dev      nginx tree
+header:hiredis/hiredis.h                libhiredis-dev      nginx tree
 header:pcre2.h                          libpcre2-dev        tree
 header:zlib.h                           zlib1g-dev          tree
 command:nginx                           nginx               nginx
@@ -32,7 +33,7 @@ command:curl                            curl                http
 command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
 command:redis-server                    redis-server        redis
-header:hiredis/hiredis.h                libhiredis-dev      redis
+command:redis-cli                       redis-tools         redis
 perl:Test/Nginx/Socket.pm               libtest-nginx-perl@sid  testnginx
 "
 

@@ -90,6 +90,8 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
+        link)
+            locked installed_source "$BUILD/link/tree" ;;
     esac
 }
 
@@ -142,6 +144,15 @@ suite_perl() {
 suite_redis() {
     SUITE_ENV=()
     run_suite redis --comments --exec "perl -It/lib" "$@"
+}
+
+
+# The link to Redis by itself, in an nginx that has nothing else.  Not one of
+# all suites, for it takes another build of nginx.
+
+suite_link() {
+    SUITE_ENV=()
+    run_suite link "$@" :: --source="$BUILD/link/tree" --build="$BUILD/link/out"
 }
 
 
@@ -261,7 +272,9 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
+            redis:t/redis/link/*)   ;;
             redis:t/redis/*.pl)     echo "$file" ;;
+            link:t/redis/link/run)  echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -280,7 +293,7 @@ run_suites() {
     local suite files named=$# failed=0
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl
+                              t/redis/*.pl t/redis/link/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

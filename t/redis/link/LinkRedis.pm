@@ -1,0 +1,137 @@
+package LinkRedis;
+
+# A real redis-server in a folder, with a password and certificates where
+# wanted: ca.crt is the authority, other.crt another one.
+#
+#   my $redis = LinkRedis->new(folder => $folder, tls => 1);
+#   $redis->node;  $redis->tls_node;
+#   $redis->kill;  $redis->start;       # at the same address
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use Time::HiRes qw(sleep);
+
+use IapGuard::Child;
+use IapGuard::Loop;
+
+
+sub new {
+    my ($class, %options) = @_;
+
+    my $self = bless { %options }, $class;
+
+    mkdir $self->{folder};
+    $self->{$_} = free_port() foreach qw(port tls_port);
+    $self->_certificates if $self->{tls};
+
+    return $self->start;
+}
+
+
+sub node     { return "127.0.0.1:$_[0]{port}" }
+sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub folder   { return $_[0]{folder} }
+sub pid      { return $_[0]{pid} }
+
+
+sub start {
+    my ($self) = @_;
+    my $folder = $self->{folder};
+
+    my @tls = $self->{tls}
+        ? ('--tls-port', $self->{tls_port}, '--tls-auth-clients', 'no',
+           '--tls-cert-file', "$folder/redis.crt",
+           '--tls-key-file', "$folder/redis.key",
+           '--tls-ca-cert-file', "$folder/ca.crt")
+        : ();
+
+    $self->{child} = IapGuard::Child->program(
+        { output => "$folder/redis.out" },
+        'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1',
+        '--save', '', '--appendonly', 'no', '--daemonize', 'no',
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+
+    my $until = IapGuard::Loop::now() + 10;
+
+    until (eval { $self->cli('PING') eq 'PONG' }) {
+        die "redis-server does not start\n" if IapGuard::Loop::now() > $until;
+        sleep 0.02;
+    }
+
+    # asked now, for a server that is stopped does not tell
+
+    ($self->{pid}) = $self->cli('INFO', 'server') =~ /process_id:(\d+)/;
+
+    return $self;
+}
+
+
+# At once, as a crash
+
+sub kill {
+    my ($self) = @_;
+
+    CORE::kill 'KILL', $self->pid;
+    delete($self->{child})->stop;
+
+    return;
+}
+
+
+sub cli {
+    my ($self, @words) = @_;
+
+    open my $pipe, '-|', 'sh', '-c', 'exec redis-cli "$@" 2> /dev/null',
+                   'sh', '-p', $self->{port}, @words
+        or die "redis-cli: $!\n";
+    local $/;
+    my $text = <$pipe>;
+    close $pipe;
+
+    return defined $text ? $text =~ s/\n\z//r : '';
+}
+
+
+sub _certificates {
+    my ($self) = @_;
+    my $folder = $self->{folder};
+
+    foreach my $ca (qw(ca other)) {
+        _openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$ca"
+                 . " -keyout $folder/$ca.key -out $folder/$ca.crt");
+    }
+
+    open my $names, '>', "$folder/names" or die "$folder/names: $!\n";
+    print {$names} "subjectAltName=DNS:redis.test,IP:127.0.0.1\n";
+    close $names;
+
+    _openssl("req -newkey rsa:2048 -nodes -subj /CN=redis"
+             . " -keyout $folder/redis.key -out $folder/redis.csr");
+    _openssl("x509 -req -days 2 -in $folder/redis.csr -CA $folder/ca.crt"
+             . " -CAkey $folder/ca.key -CAcreateserial"
+             . " -extfile $folder/names -out $folder/redis.crt");
+
+    return;
+}
+
+
+sub _openssl {
+    my ($arguments) = @_;
+    my $words = qx{openssl $arguments 2>&1};
+    die "openssl: $words\n" if $? != 0;
+    return;
+}
+
+
+sub free_port {
+    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
+                                       Proto => 'tcp')
+        or die "no free port: $@\n";
+
+    return $socket->sockport;
+}
+
+
+1;

@@ -1,0 +1,216 @@
+# AUTH, SELECT and TLS.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use IapGuard::Child;
+use LinkTest;
+
+
+test auth => sub {
+    my $secret = 'geheim%20 "1\'';
+
+    foreach my $case (['', $secret, $secret], ['ann', $secret, "ann $secret"])
+    {
+        my ($user, $password, $auth) = @$case;
+        my $redis = fake(auth => $auth);
+        my %login = (timeout => '300ms', password => $password =~ s/"/\\"/r);
+        $login{user} = $user if $user;
+
+        my $nginx = nginx($redis, %login, db => 5);
+        is +($nginx->ask(1, 'PING'))[2], '+PONG',
+           ($user ? 'user and ' : '') . 'password';
+        is $redis->report->{commands}, 3, 'AUTH, SELECT, PING';
+        ends_well($nginx);
+
+        $nginx = nginx($redis, %login, password => 'wr0ng-secret');
+        my ($result, $ms) = $nginx->ask(1, 'PING');
+        is $result, 'closed', 'a wrong one: closed';
+        cmp_ok $ms, '<', 250, 'at once';
+
+        my $until = now() + 1.5;
+        while (now() < $until) {
+            $nginx->ask(2, 'PING');
+            sleep 0.02;
+        }
+
+        is scalar(() = $nginx->log_lines(qr/\[error\].*AUTH.*"WRONGPASS"/)),
+           1, 'told once';
+        ok $nginx->log_lines(qr/\[info\].*AUTH.*"WRONGPASS"/),
+           'then as information only';
+        ok !$nginx->log_lines(qr/wr0ng-secret/), 'the password is not told';
+        ends_well($nginx, qr/AUTH refused/);
+    }
+
+    my $redis = fake();
+    $redis->behave('AUTH', raw => "-ERR unknown\r\n");
+    $redis->behave($secret, raw =>
+        "-ERR unknown command 'AUTH', with args beginning with: $secret\r\n");
+
+    my $nginx = nginx($redis, password => $secret =~ s/"/\\"/r);
+    is +($nginx->ask(1, 'PING'))[0], 'closed', 'AUTH is unknown: closed';
+    ok !$nginx->log_lines(qr/geheim/), 'a quoted password is not told either';
+    ok $nginx->log_lines(qr/AUTH refused, "ERR"/), 'the code is';
+    ends_well($nginx, qr/AUTH refused/);
+};
+
+
+test select => sub {
+    my $redis = redis('select');
+    my $nginx = nginx($redis->node, db => 3, timeout => '300ms');
+
+    $nginx->ask(1, 'SET', 'here', 1);
+    like +($nginx->ask(2, 'INFO', 'keyspace'))[2], qr/\$/, 'INFO';
+    is $redis->cli('-n', 3, 'GET', 'here'), '1', 'it is in that database';
+    ends_well($nginx);
+
+    $nginx = nginx($redis->node, db => 99, timeout => '300ms');
+    is +($nginx->ask(1, 'SET', 'stray', 1))[0], 'closed',
+       'no such database: closed';
+    is $redis->cli('EXISTS', 'stray'), '0', 'and nothing is sent to another';
+    ends_well($nginx, qr/SELECT refused, "ERR"/);
+
+    foreach my $raw ("\$-1\r\n", ":1\r\n", "*1\r\n+OK\r\n") {
+        my $fake = fake();
+        $fake->behave('7', raw => $raw);
+        $nginx = nginx($fake, db => 7, timeout => '300ms');
+        is +($nginx->ask(1, 'PING'))[0], 'closed', 'a strange reply: closed';
+        ends_well($nginx, qr/SELECT refused, "unexpected reply"/);
+    }
+
+    my $fake = fake();
+    $fake->behave('7', hang => 1);
+    $nginx = nginx($fake, db => 7, timeout => '200ms');
+    is +($nginx->ask(1, 'PING'))[0], 'timeout', 'none at all: timeout';
+    sleep 0.45;
+    $nginx->tell('send 2 none PING');
+    is +($nginx->done(2, 3))[0], 'timeout', 'as long as it greets';
+    $nginx->tell('send 3 none PING');
+    is +($nginx->done(3, 3))[0], 'closed', 'then it is given up';
+    ends_well($nginx);
+};
+
+
+test tls => sub {
+    my $folder = file('tls');
+    my $redis  = redis('tls', tls => 1);
+    my $ca     = "$folder/ca.crt";
+    my %tls    = (tls => $ca, tls_name => 'redis.test', timeout => '2s');
+
+    foreach my $use (@METHODS) {
+        my $nginx = nginx($redis->tls_node, %tls, use => $use);
+
+        is +($nginx->ask(1, 'PING'))[2], '+PONG', "$use: a good certificate";
+        $nginx->tell('burst 5000 500 1000');
+        is $nginx->line(qr/^burst/, 60), 'burst 5000 0 0 0 0',
+           "$use: many operations";
+        $nginx->tell('burst 200 50 30000');
+        is $nginx->line(qr/^burst/, 60), 'burst 200 0 0 0 0',
+           "$use: long ones";
+        $redis->kill;
+        $redis->start;
+        ok defined $nginx->works_within(3), "$use: it works again by itself";
+        foreach my $id (2 .. 30) {
+            $nginx->tell("send $id close PING");
+            $nginx->done($id);
+        }
+        is +($nginx->ask(50, 'PING'))[2], '+PONG', "$use: closed and opened";
+        ends_well($nginx);
+    }
+
+    my $nginx = nginx($redis->tls_node, %tls, tls_name => '127.0.0.1');
+    is +($nginx->ask(1, 'PING'))[2], '+PONG', 'a certificate for an address';
+    ends_well($nginx);
+
+    $nginx = nginx($redis->tls_node, tls => $ca, timeout => '2s');
+    is +($nginx->ask(1, 'PING'))[2], '+PONG', 'the node\'s own';
+    ends_well($nginx);
+
+    my %bad = (
+        'another name'      => [{ %tls, tls_name => 'other.test' },
+                                qr/certificate is not for "other.test"/],
+        'another address'   => [{ %tls, tls_name => '127.0.0.2' },
+                                qr/certificate is not for "127.0.0.2"/],
+        'an IPv6 address'   => [{ %tls, tls_name => '[::1]' },
+                                qr/certificate is not for/],
+        'another authority' => [{ %tls, tls => "$folder/other.crt" },
+                                qr/certificate is refused/],
+    );
+
+    foreach my $name (sort keys %bad) {
+        my ($options, $told) = @{ $bad{$name} };
+        $nginx = nginx($redis->tls_node, %$options);
+        is +($nginx->ask(1, 'PING'))[0], 'closed', "$name: closed";
+        is scalar(() = $nginx->log_lines($told)), 1, "$name: told";
+        ends_well($nginx, $told);
+    }
+
+    $nginx = nginx($redis->tls_node, tls => 'unverified', timeout => '2s');
+    is +($nginx->ask(1, 'PING'))[2], '+PONG', 'not verified';
+    ends_well($nginx);
+};
+
+
+# A server with two certificates, of which the one for redis.test is shown only
+# to a client that names it.
+
+test tls_sni => sub {
+    my $folder = redis('sni', tls => 1)->folder;
+    my $node   = '127.0.0.1:' . LinkRedis::free_port();
+    my $server = IapGuard::Child->program({ output => "$folder/sni.out" },
+        qw(openssl s_server -quiet -servername redis.test -accept), $node,
+        '-cert', "$folder/other.crt", '-key', "$folder/other.key",
+        '-cert2', "$folder/redis.crt", '-key2', "$folder/redis.key");
+
+    my $until = now() + 5;
+    sleep 0.02 until IO::Socket::INET->new($node) || now() > $until;
+
+    # which shakes hands, and that's all
+
+    my $nginx = nginx($node, tls => "$folder/ca.crt",
+                      tls_name => 'redis.test', timeout => '1s');
+    $nginx->ask(1, 'PING');
+    ok $nginx->log_lines(qr/redis link is up/), 'it has the right certificate';
+    ends_well($nginx);
+    $server->stop;
+};
+
+
+test tls_refused => sub {
+    my $redis = fake();
+    my %tls   = (tls => 'unverified', timeout => '200ms');
+
+    $redis->behave('accept', raw => "-ERR what?\r\n");
+    my $nginx = nginx($redis, %tls);
+    is +($nginx->ask(1, 'PING'))[0], 'closed', 'a server without TLS';
+    ends_well($nginx);
+
+    foreach my $how (qw(cut reset)) {
+        $redis->behave('accept', raw => '', $how => 0);
+        $nginx = nginx($redis, %tls);
+        is +($nginx->ask(1, 'PING'))[0], 'closed', "$how in the handshake";
+        ends_well($nginx);
+    }
+
+    $redis->behave('accept');
+    $nginx = nginx($redis, %tls);
+    my $start = now();
+    my ($result, $ms) = $nginx->ask(1, 'PING');
+    is $result, 'timeout', 'a handshake that stalls: timeout';
+    between($ms, 195, 260, 'in time');
+
+    sleep 0.9 - (now() - $start);
+    $nginx->tell('send 2 none PING');
+    is +($nginx->done(2))[0], 'closed', 'then it is given up';
+    between(int(1000 * (now() - $start)), 980, 1150, 'after a second');
+
+    $nginx->works_within(0.2);
+    ends_well($nginx);
+};
+
+
+1;
