@@ -1,7 +1,8 @@
 # Processes that are no workers, a single process, and phases behind the
 # answer: nothing of the guard runs where it does not belong, nor twice.
 #
-# A nginx of its own for each.
+# A nginx of its own for each.  Without a master nginx itself does not survive
+# a reload.
 
 use strict;
 use warnings;
@@ -82,29 +83,17 @@ subtest 'without a master' => sub {
     is api('PUT', 'guards/g', '{"mode":"off"}'), 200, 'and changes';
     is statuses('/t?u=a&ip=10.0.0.1', 1), '200', 'what then holds';
     is guard()->{requests}{limited}, 2, 'it counts';
-
-    # a single process reloads, too
-
-    my $before = log_lines(qr/reconfiguring/);
-
-    kill HUP => pid();
-    ok wait_until(sub { log_lines(qr/reconfiguring/) > $before }), 'reloaded';
-    is guard()->{mode}, 'off', 'and the mode survives';
-    is api('PUT', 'guards/g', '{"mode":null}'), 200, 'no more';
-    is statuses('/t?u=c&ip=10.1.0.1', 3), '200 200 429', 'it still limits';
     stop();
 };
 
 
 subtest 'post_action is of the same request' => sub {
-    start(server => "location /t { $guard post_action /after;
-                                   return_file; }
+    start(server => "location /t { $guard post_action /after; empty_gif; }
                      location /after { $guard proxy_pass
                          http://127.0.0.1:$port/up; }
-                     location /named { $guard post_action \@after;
-                                       return_file; }
-                     location \@after { $guard proxy_pass
-                         http://127.0.0.1:$port; }
+                     location /named { $guard post_action \@after; empty_gif; }
+                     location \@after { $guard rewrite ^ /up break;
+                         proxy_pass http://127.0.0.1:$port; }
                      location = /up { access_log $dir/up.log;
                                       return 204; }");
 
@@ -117,7 +106,7 @@ subtest 'post_action is of the same request' => sub {
     sleep 0.1;
     is guard()->{requests}{passed}, 4, 'two more';
     is guard()->{requests}{limited}, 2, 'and one more';
-    cmp_ok length slurp('up.log'), '>', 0, 'the actions have run';
+    is scalar(() = slurp('up.log') =~ /\n/g), 6, 'the actions have run';
     stop();
 };
 
@@ -129,8 +118,6 @@ done_testing;
 
 sub start {
     my %conf = (main => '', http => '', server => '', @_);
-
-    $conf{server} =~ s/\breturn_file;/empty_gif;/g;
 
     my $load = join "\n", map { "load_module $_;" } @modules;
 

@@ -563,3 +563,43 @@ It comes before authentication, and so before anybody vouches for the name.
 --- error_code eval
 [(200) x 3, 429, (200) x 3, 429, 200]
 --- no_http2
+
+
+
+=== TEST 28: "=": the same where error pages are recursive
+--- config
+    recursive_error_pages on;
+    location = /body {
+        client_max_body_size 5;
+        error_page 413 = @large;
+        auth_basic realm;
+        auth_basic_user_file $TEST_NGINX_HTML_DIR/passwd;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+    }
+    location @large { proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock; }
+--- request eval
+[("POST /body\n123456") x 4, ("POST /body\n12345") x 4]
+--- more_headers eval
+[(main::wrong("alice")) x 4, (main::right("alice")) x 4]
+--- error_code eval
+[(200) x 3, 429, (200) x 3, 429]
+--- no_http2
+
+
+
+=== TEST 29: a body that is too large, and a page with a status of its own
+--- config
+    location = /body {
+        client_max_body_size 5;
+        error_page 413 =400 /page.html;
+        auth_basic realm;
+        auth_basic_user_file $TEST_NGINX_HTML_DIR/passwd;
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+    }
+--- request eval
+[("POST /body\n123456") x 4, ("POST /body\n12345") x 4]
+--- more_headers eval
+[(main::wrong("alice")) x 4, (main::right("alice")) x 4]
+--- error_code_like eval
+[("4(?:00|29)") x 4, ("200") x 3, "429"]
+--- no_http2

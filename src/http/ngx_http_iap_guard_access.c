@@ -51,7 +51,7 @@ ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r)
 
         ctx->passed_over =
                        r->err_status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
-        ctx->distrusted = r->error_page && r->expect_tested;
+        ctx->distrusted = r->internal && r->expect_tested;
 
         return NGX_DECLINED;
     }
