@@ -375,6 +375,7 @@ my $forged = '\\n2026/01/01 00:00:00 [alert] 1#1: forged\\u001b[31m';
 ['"guards"', '"mode":"off"', '"lifted":0', '"no such call"', '"guards"',
  '403 Forbidden', '403 Forbidden', '"error":"forbidden"',
  '"mode":"off","source":"api"']
+--- no_http2
 
 
 
@@ -391,6 +392,7 @@ my $forged = '\\n2026/01/01 00:00:00 [alert] 1#1: forged\\u001b[31m';
 Authorization: Bearer wrong
 --- error_code eval
 [401, 401]
+--- no_http2
 
 
 

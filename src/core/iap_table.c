@@ -351,6 +351,10 @@ iap_table_move(const iap_table_t *t, iap_entry_t *to, iap_entry_t *from)
 
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 
+    memset(&from->key, 0, sizeof(iap_hash_t));
+
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+
     memset(from, 0, t->stride);
 }
 

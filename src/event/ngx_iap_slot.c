@@ -87,30 +87,36 @@ ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, ngx_str_t *name)
 }
 
 
-/* one whose name has not been configured for long, emptied */
+/* the one whose name has not been configured for longest, emptied */
 
 static ngx_iap_slot_t *
 ngx_iap_slot_reuse(ngx_iap_zone_t *zone)
 {
     uint64_t         next;
-    ngx_iap_slot_t  *slot;
+    ngx_iap_slot_t  *slot, *oldest;
+
+    oldest = NULL;
 
     for (slot = ngx_iap_slot_first(zone);
          slot != NULL;
          slot = ngx_iap_slot_next(zone, slot))
     {
-        if (zone->generation - slot->generation
-            >= NGX_IAP_SLOT_GENERATIONS)
-        {
-            next = slot->next;
-            ngx_memzero(slot, sizeof(ngx_iap_slot_t));
-            slot->next = next;
-
-            return slot;
+        if (oldest == NULL || slot->generation < oldest->generation) {
+            oldest = slot;
         }
     }
 
-    return NULL;
+    if (oldest == NULL
+        || zone->generation - oldest->generation < NGX_IAP_SLOT_GENERATIONS)
+    {
+        return NULL;
+    }
+
+    next = oldest->next;
+    ngx_memzero(oldest, sizeof(ngx_iap_slot_t));
+    oldest->next = next;
+
+    return oldest;
 }
 
 
@@ -137,8 +143,8 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
             return layer;
         }
 
-        if (zone->generation - layer->generation
-            >= NGX_IAP_SLOT_GENERATIONS)
+        if (zone->generation - layer->generation >= NGX_IAP_SLOT_GENERATIONS
+            && (unused == NULL || layer->generation < unused->generation))
         {
             unused = layer;
         }
