@@ -110,11 +110,17 @@ ut_step(ut_step_t *s)
 }
 
 
-/* TAP's way to say that a test could not be made */
+/* TAP's way to say that a test could not be made; where all must be made, in
+   CI, it has failed */
 
 static inline void
 ut_skip(const char *why)
 {
+    if (getenv("CI") != NULL) {
+        ut_ok(false, "%s", why);
+        return;
+    }
+
     ut_count++;
     printf("ok %u # SKIP %s\n", ut_count, why);
     fflush(stdout);
