@@ -106,8 +106,8 @@ nginx
 zone
 zone
 1048576
-bans buckets members segments
-0 0 0 0
+bans buckets denied members segments
+0 0 0 0 0
 g other
 app ban device global segment user
 ban segment user

@@ -32,7 +32,8 @@ typedef enum {
     IAP_OUTCOME_NONE = 0,   /* not looked at: an earlier layer refused */
     IAP_OUTCOME_ADMITTED,
     IAP_OUTCOME_REFUSED,
-    IAP_OUTCOME_NO_ROOM     /* the key could not be stored */
+    IAP_OUTCOME_NO_ROOM,    /* the key could not be stored */
+    IAP_OUTCOME_BROKEN      /* a store could not tell; never iap_decide()'s */
 } iap_outcome_e;
 
 

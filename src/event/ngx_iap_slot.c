@@ -37,16 +37,11 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
 {
     ngx_iap_slot_t  *slot;
 
-    for (slot = ngx_iap_slot_first(zone);
-         slot != NULL;
-         slot = ngx_iap_slot_next(zone, slot))
-    {
-        if (slot->name_len == name->len
-            && ngx_memcmp(slot->name, name->data, name->len) == 0)
-        {
-            slot->generation = zone->generation;
-            return slot;
-        }
+    slot = ngx_iap_slot_find(zone, name);
+
+    if (slot != NULL) {
+        slot->generation = zone->generation;
+        return slot;
     }
 
     if (name->len > NGX_IAP_GUARD_NAME_MAX) {
@@ -131,17 +126,17 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         return NULL;
     }
 
+    layer = ngx_iap_slot_layer_find(slot, name);
+
+    if (layer != NULL) {
+        layer->generation = zone->generation;
+        return layer;
+    }
+
     unused = NULL;
 
     for (i = 0; i < slot->nlayers; i++) {
         layer = &slot->layers[i];
-
-        if (layer->name_len == name->len
-            && ngx_memcmp(layer->name, name->data, name->len) == 0)
-        {
-            layer->generation = zone->generation;
-            return layer;
-        }
 
         if (zone->generation - layer->generation >= NGX_IAP_SLOT_GENERATIONS
             && (unused == NULL || layer->generation < unused->generation))
@@ -173,6 +168,44 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     }
 
     return layer;
+}
+
+
+ngx_iap_slot_t *
+ngx_iap_slot_find(ngx_iap_zone_t *zone, ngx_str_t *name)
+{
+    ngx_iap_slot_t  *slot;
+
+    for (slot = ngx_iap_slot_first(zone);
+         slot != NULL;
+         slot = ngx_iap_slot_next(zone, slot))
+    {
+        if (slot->name_len == name->len
+            && ngx_memcmp(slot->name, name->data, name->len) == 0)
+        {
+            return slot;
+        }
+    }
+
+    return NULL;
+}
+
+
+ngx_iap_slot_layer_t *
+ngx_iap_slot_layer_find(ngx_iap_slot_t *slot, ngx_str_t *name)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < slot->nlayers; i++) {
+
+        if (slot->layers[i].name_len == name->len
+            && ngx_memcmp(slot->layers[i].name, name->data, name->len) == 0)
+        {
+            return &slot->layers[i];
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -76,6 +76,9 @@ typedef struct {
     iap_window_t          window;       /* of the global layer; locked */
 
     ngx_atomic_t          bans_total;
+    ngx_atomic_t          fallbacks;    /* decisions without the store, whole
+                                           or in part */
+    ngx_atomic_t          denied;       /* refused by the deny cache */
     ngx_atomic_t          full[NGX_IAP_KIND_COUNT];
     ngx_atomic_t          requests[IAP_VERDICT_COUNT];
     ngx_atomic_t          dry_run_requests[IAP_VERDICT_COUNT];
@@ -104,7 +107,11 @@ ngx_iap_slot_t *ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name);
 ngx_iap_slot_layer_t *ngx_iap_slot_layer(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_str_t *name);
 
-/* by a ban's numbers; NULL where there is none */
+/* by name, or by a ban's numbers; NULL where there is none */
+
+ngx_iap_slot_t *ngx_iap_slot_find(ngx_iap_zone_t *zone, ngx_str_t *name);
+ngx_iap_slot_layer_t *ngx_iap_slot_layer_find(ngx_iap_slot_t *slot,
+    ngx_str_t *name);
 
 ngx_iap_slot_t *ngx_iap_slot_by_number(ngx_iap_zone_t *zone, uint32_t number);
 ngx_iap_slot_layer_t *ngx_iap_slot_layer_by_number(ngx_iap_slot_t *slot,

@@ -9,7 +9,7 @@
 
 
 /* of the memory that the tables share, see NGX_IAP_KINDS */
-#define NGX_IAP_SHARES        15
+#define NGX_IAP_SHARES        16
 
 /* pages kept for the head, besides the slots' own */
 #define NGX_IAP_SPARE_PAGES   1
@@ -126,7 +126,9 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
         return NGX_ERROR;
     }
 
-    if (RAND_bytes((u_char *) &zone->head->secret, sizeof(iap_hash_t)) != 1) {
+    if (RAND_bytes((u_char *) &zone->head->secret, sizeof(iap_hash_t)) != 1
+        || RAND_bytes((u_char *) &zone->head->store.machine, 8) != 1)
+    {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "iap_guard zone \"%V\": no random bytes for its secret",
                       &zone->name);
@@ -440,7 +442,10 @@ ngx_iap_zone_table(ngx_iap_zone_t *zone, ngx_iap_kind_e kind)
     case NGX_IAP_KIND_MEMBERS:
         return &zone->tables.members;
 
-    default:
+    case NGX_IAP_KIND_BANS:
         return &zone->bans;
+
+    default:
+        return &zone->denied;
     }
 }

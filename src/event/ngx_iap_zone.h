@@ -1,9 +1,10 @@
 /*
  * The shared-memory zone: all state that the workers share.
  *
- * Inside: a head (secret, bounds), one slot per guard (mode, counters, the
- * global window; see ngx_iap_slot.h) and four tables.  All of it is plain
- * data of fixed width at fixed places, without pointers.
+ * Inside: a head (secret, bounds, what is known of a store), one slot per
+ * guard (mode, counters, the global window; see ngx_iap_slot.h) and the
+ * tables.  All of it is plain data of fixed width at fixed places, without
+ * pointers.
  *
  * One lock, the zone's own mutex, which nginx's master frees when a worker
  * dies in it.  Sections are short: no allocation, no logging, no I/O inside.
@@ -27,16 +28,17 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  1
+#define NGX_IAP_ZONE_LAYOUT  2
 
 
-/*  id, name in metrics and status, bytes of an entry, share in fifteenths  */
+/*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
 
 #define NGX_IAP_KINDS(X)                                                      \
-    X(BUCKETS, "buckets", sizeof(iap_entry_t), 8)                             \
+    X(BUCKETS, "buckets", sizeof(iap_entry_t), 7)                             \
     X(SEGMENTS, "segments", sizeof(iap_segment_t), 3)                         \
     X(MEMBERS, "members", sizeof(iap_entry_t), 3)                             \
-    X(BANS, "bans", sizeof(iap_ban_t), 1)
+    X(BANS, "bans", sizeof(iap_ban_t), 1)                                     \
+    X(DENIED, "denied", sizeof(iap_entry_t), 2)
 
 
 typedef enum {
@@ -45,6 +47,49 @@ typedef enum {
 #undef NGX_IAP_KIND_ID
     NGX_IAP_KIND_COUNT
 } ngx_iap_kind_e;
+
+
+/*  id, name in metrics: what became of a command to the store  */
+
+#define NGX_IAP_RESULTS(X)                                                    \
+    X(OK, "ok")                                                               \
+    X(ERROR, "error")           /* an error reply, or one that says nothing */ \
+    X(TIMEOUT, "timeout")                                                     \
+    X(CLOSED, "closed")         /* no connection, or it broke */
+
+
+typedef enum {
+#define NGX_IAP_RESULT_ID(id, name)  NGX_IAP_RESULT_##id,
+    NGX_IAP_RESULTS(NGX_IAP_RESULT_ID)
+#undef NGX_IAP_RESULT_ID
+    NGX_IAP_RESULT_COUNT
+} ngx_iap_result_e;
+
+
+/* bounds of the histogram of commands, in microseconds; one more is for what
+   took longer */
+
+#define NGX_IAP_SECONDS_BOUNDS                                                \
+    { 250, 500, 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000 }
+
+#define NGX_IAP_SECONDS_COUNT  11
+
+
+/* what the workers share of the store, if there is one besides the zone */
+
+typedef struct {
+    ngx_atomic_t   down;            /* whether it was last said to be down */
+    ngx_atomic_t   broken_at;       /* msec of the latest broken layer */
+    ngx_atomic_t   commands[NGX_IAP_RESULT_COUNT];
+    ngx_atomic_t   seconds[NGX_IAP_SECONDS_COUNT];
+    ngx_atomic_t   microseconds;    /* of all of them */
+
+    /* the log of bans, see ngx_iap_ban_log.h */
+    uint64_t       machine;         /* this one's number in it, drawn */
+    ngx_atomic_t   read_at;         /* msec of the latest reading */
+    uint64_t       read_ms;         /* as far as it was read; locked */
+    uint64_t       read_seq;
+} ngx_iap_zone_store_t;
 
 
 /* the head, at the place that the slab pool's data points to */
@@ -57,11 +102,15 @@ typedef struct {
     uint64_t       slots;           /* offset of the first slot, or 0 */
     uint64_t       nslots;          /* that there have ever been */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
+    iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
+
+    ngx_iap_zone_store_t  store;
 } ngx_iap_zone_head_t;
 
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 128, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_store_t) == 176, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 328, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -86,6 +135,7 @@ struct ngx_iap_zone_s {
     ngx_iap_zone_head_t    *head;
     iap_tables_t            tables;
     iap_table_t             bans;
+    iap_table_t             denied;     /* iap_entry_t */
 
     uint64_t                generation; /* of this configuration */
     ngx_uint_t              nslots;     /* that it needs */

@@ -17,7 +17,7 @@ SOURCE_FLAGS=(--with-compat --with-debug --with-threads
 
 
 # What makes a configuration stale: another nginx, other flags, a changed
-# `config`, a source file more or less.
+# `config`, a source file more or less, a script, which configure embeds.
 
 configuration_of() {
     local src=$1
@@ -25,9 +25,9 @@ configuration_of() {
 
     {
         printf '%s\n' "$src" "$@"
-        cat "$src/src/core/nginx.h" config
+        cat "$src/src/core/nginx.h" config lua/*.lua
         cc --version
-        ls ngx_http_iap_guard_module.c src/*/*.[ch] lua/*.lua 2>/dev/null || true
+        ls ngx_http_iap_guard_module.c src/*/*.[ch] lua/*.lua
     } | cksum
 }
 

@@ -1,0 +1,202 @@
+/*
+ * What the parts of the store share; see ngx_iap_redis.h for their names.
+ *
+ * A call is one call of one script, wherever it has to be sent and how often.
+ * Its memory is whoever's made it until `done` was called, exactly once.  A
+ * call lives on the heap, not in a request, and is never cancelled: whoever
+ * lost interest ignores what comes.
+ */
+
+#ifndef NGX_IAP_REDIS_PRIVATE_H
+#define NGX_IAP_REDIS_PRIVATE_H
+
+#include "ngx_iap_redis.h"
+#include "ngx_iap_script.h"
+#include "iap_keyslot.h"
+
+
+/* a call is sent to so many nodes before it has failed */
+#define NGX_IAP_CALL_HOPS       4
+
+/* ms, until a slot that is being moved is asked again */
+#define NGX_IAP_CALL_AGAIN      5
+
+#define NGX_IAP_PROBE_INTERVAL  1000    /* ms */
+
+
+/* a node that keeps counters, and its health */
+
+typedef struct {
+    ngx_iap_redis_t   *redis;
+    ngx_queue_t        queue;       /* of all peers */
+    ngx_iap_node_t     node;        /* memory is the peer's */
+    ngx_iap_link_t    *link;
+    ngx_uint_t         ncalls;      /* that hold a pointer to it */
+    ngx_uint_t         fails;       /* in a row */
+    ngx_event_t        probe;       /* the timer, while it is down */
+    unsigned           down:1;
+    unsigned           probing:1;   /* its answer is to come */
+    unsigned           gone:1;      /* no longer one of the store's: freed
+                                       with the last call */
+} ngx_iap_peer_t;
+
+
+typedef struct ngx_iap_call_s  ngx_iap_call_t;
+
+/* appends keys, then arguments; called each time that the call is sent */
+
+typedef void (*ngx_iap_call_args_pt)(ngx_iap_call_t *call,
+    ngx_iap_args_t *args);
+
+/*
+ * reply is NULL if the call has failed, else the script's: never an error
+ * reply, but of any other type.  Not called from inside ngx_iap_call_send().
+ * Must not resume a request.  NGX_ERROR: the reply says that the node is not
+ * well, or makes no sense; this counts as a failure.
+ */
+
+typedef ngx_int_t (*ngx_iap_call_done_pt)(ngx_iap_call_t *call,
+    redisReply *reply);
+
+struct ngx_iap_call_s {
+
+    /* the maker's */
+
+    const ngx_iap_script_t  *script;
+    uint16_t                 slot;      /* of all its keys; 0 where there is
+                                           but one node */
+    ngx_iap_call_args_pt     args;
+    ngx_iap_call_done_pt     done;
+    ngx_iap_peer_t          *only;      /* no other node (a probe), or NULL */
+
+    /* of _call.c */
+
+    ngx_iap_redis_t         *redis;
+    ngx_iap_peer_t          *peer;      /* that has been asked */
+    ngx_iap_op_t             op;
+    ngx_iap_op_t             ask;       /* ASKING, which goes before */
+    ngx_queue_t              queue;     /* parked, or to fail */
+    ngx_event_t              again;     /* the timer of TRYAGAIN */
+    uint64_t                 started;   /* microseconds */
+    unsigned                 hops:3;
+    unsigned                 eval:1;    /* with the script's text */
+    unsigned                 asking:1;
+};
+
+
+/* how nodes are found; one of these per mode */
+
+typedef struct {
+
+    /* once, when the store is created and when it is destroyed */
+    ngx_int_t        (*create)(ngx_iap_redis_t *redis);
+    void             (*destroy)(ngx_iap_redis_t *redis);
+
+    /* the node of a slot; NULL: not known (now, or yet: see
+       ngx_iap_redis_s.finding), and a search has been started */
+    ngx_iap_peer_t  *(*find)(ngx_iap_redis_t *redis, uint16_t slot);
+
+    /* MOVED and ASK: the node "host:port" that peer has named for a slot;
+       NULL: there is no memory, or the mode knows no other nodes.  asking: for
+       this one call; else the slot is that node's from now on, and the map is
+       to be read anew. */
+    ngx_iap_peer_t  *(*moved)(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,
+                              uint16_t slot, ngx_str_t *addr,
+                              ngx_uint_t asking);
+
+    /* peer says that it is no master, does not answer, or the slot is
+       nobody's: look for the right one.  Called often: starts one search at a
+       time. */
+    void             (*doubt)(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer);
+} ngx_iap_route_t;
+
+extern const ngx_iap_route_t  ngx_iap_route_single;     /* and proxy */
+extern const ngx_iap_route_t  ngx_iap_route_sentinel;
+extern const ngx_iap_route_t  ngx_iap_route_cluster;
+
+
+struct ngx_iap_redis_s {
+    ngx_iap_redis_conf_t   *conf;
+    ngx_iap_zone_t         *zone;
+    ngx_log_t              *log;
+
+    const ngx_iap_route_t  *route;
+    void                   *routes;     /* the route's own state */
+    ngx_queue_t             peers;      /* ngx_iap_peer_t */
+    ngx_uint_t              ndown;      /* of these, and 1 if it is lost */
+    unsigned                slots:1;    /* keys have slots */
+    unsigned                finding:1;  /* a search for nodes is under way:
+                                           calls wait for it */
+    unsigned                lost:1;     /* no node can be found */
+
+    ngx_queue_t             pending;    /* subjects: parts to be sent in this
+                                           turn of the event loop */
+    ngx_event_t             flush;      /* posted */
+    ngx_queue_t             parked;     /* calls that wait for `finding` */
+    ngx_queue_t             failed;     /* calls whose done is to be called */
+    ngx_event_t             failure;    /* posted */
+
+    ngx_queue_t             waiting;    /* decisions, the first due first */
+    ngx_uint_t              nwaiting;
+    ngx_event_t             deadline;   /* the timer */
+
+    ngx_iap_args_t          args;       /* scratch, while a call is sent */
+    ngx_str_t               probe_key;
+};
+
+
+/* _call */
+
+void ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call);
+
+/* for routes: a search has ended, well (nodes are known: what was parked is
+   sent) or not (what was parked fails, and the store is lost until a later
+   search ends well) */
+
+void ngx_iap_redis_found(ngx_iap_redis_t *redis);
+void ngx_iap_redis_lost(ngx_iap_redis_t *redis, const char *why);
+
+/* _peer */
+
+/* the peer with this address, made if there is none; NULL: no memory.  The
+   strings and the socket's address are copied. */
+
+ngx_iap_peer_t *ngx_iap_peer_get(ngx_iap_redis_t *redis,
+    ngx_iap_node_t *node);
+
+/* it is no longer one of the store's nodes; pointers to it must be gone but
+   for those of calls */
+
+void ngx_iap_peer_drop(ngx_iap_peer_t *peer);
+
+/* a call of it has ended; for _call.c */
+
+void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
+void ngx_iap_peer_answered(ngx_iap_peer_t *peer);
+
+/* one more node is down, or up again: said once for all workers */
+
+void ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
+    const char *why);
+void ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name);
+
+/* _batch */
+
+/* sends the pending parts, as few calls as can be */
+
+void ngx_iap_batch_flush(ngx_iap_redis_t *redis);
+
+/* a part is no longer waited for */
+
+void ngx_iap_batch_leave(ngx_iap_subject_t *part);
+
+/* _redis: the checks of a part (a bit for each) have their outcome */
+
+void ngx_iap_decision_told(ngx_iap_decision_t *decision, uint32_t part);
+
+/* whether a first token says that the node as a whole can't serve */
+
+ngx_uint_t ngx_iap_redis_is_sick(const char *token, size_t len);
+
+
+#endif /* NGX_IAP_REDIS_PRIVATE_H */

@@ -1,0 +1,74 @@
+/*
+ * The scripts of lua/, as the build has embedded them, and the commands that
+ * call them.
+ */
+
+#ifndef NGX_IAP_SCRIPT_H
+#define NGX_IAP_SCRIPT_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <hiredis/hiredis.h>
+
+
+typedef struct {
+    const char  *name;          /* "decide" */
+    const char  *text;
+    size_t       len;
+    u_char       sha[40];       /* hexadecimal; set by ngx_iap_scripts_init() */
+} ngx_iap_script_t;
+
+
+extern ngx_iap_script_t  ngx_iap_script_decide;
+extern ngx_iap_script_t  ngx_iap_script_refund;
+extern ngx_iap_script_t  ngx_iap_script_ban;        /* see ngx_iap_ban_log.h */
+extern ngx_iap_script_t  ngx_iap_script_bans;
+
+
+/* computes the sums; once per process, before any other call */
+
+void ngx_iap_scripts_init(void);
+
+
+/*
+ * A command under construction: the script's keys, then its arguments.  The
+ * memory grows as needed and is kept; zero-filled is an empty one.  What is
+ * added is copied.  After a want of memory everything added is dropped, and
+ * ngx_iap_args_command() returns NULL.
+ */
+
+typedef struct {
+    const char  **argv;         /* filled when the command is made */
+    size_t       *at;           /* where each begins in text */
+    size_t       *len;
+    ngx_uint_t    n;
+    ngx_uint_t    max;
+    ngx_uint_t    nkeys;
+    u_char       *text;
+    size_t        used;
+    size_t        size;
+    unsigned      failed:1;
+} ngx_iap_args_t;
+
+
+void ngx_iap_args_reset(ngx_iap_args_t *args);
+void ngx_iap_args_free(ngx_iap_args_t *args);
+
+/* keys come before all else */
+
+void ngx_iap_args_key(ngx_iap_args_t *args, ngx_str_t *name,
+    const u_char *text, size_t len);
+
+void ngx_iap_args_bytes(ngx_iap_args_t *args, const void *bytes, size_t len);
+void ngx_iap_args_number(ngx_iap_args_t *args, uint64_t number);
+
+/*
+ * The command: EVALSHA, or EVAL with the text.  NULL: no memory.  The caller
+ * frees it with redisFreeCommand().
+ */
+
+char *ngx_iap_args_command(ngx_iap_args_t *args,
+    const ngx_iap_script_t *script, ngx_uint_t eval, size_t *len);
+
+
+#endif /* NGX_IAP_SCRIPT_H */
