@@ -2,9 +2,10 @@
  * The deny cache: keys that the store has refused, until when they would be
  * admitted again.  A key is refused from here until then, without asking.
  *
- * What is remembered depends on the limit that refused, so that another
- * limit lapses it, and on the layer (by its secret).  Never for a layer in
- * dry run, and nothing shorter than a millisecond.
+ * What is remembered depends on the limit that refused and on the slot's
+ * `pardons`, so that with another limit, or one more pardon, it lapses; and
+ * on the layer (by the secret that its keys are hashed with).  Never for a
+ * layer in dry run, and nothing shorter than a millisecond.
  */
 
 #ifndef NGX_IAP_DENY_H
@@ -19,8 +20,8 @@
  * outcome is changed.  Costs nothing while nobody is denied.
  */
 
-ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, iap_check_t *checks,
-    ngx_uint_t n);
+ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_check_t *checks, ngx_uint_t n);
 
 /* remembers what the store has refused, for check->wait; if there is no room,
    counts it in slot->full, and the store goes on being asked */

@@ -69,7 +69,8 @@ typedef struct {
     uint64_t              nlayers_ever;
     iap_ticks_t           keys_until;   /* no ban of a key lasts longer; locked
                                            for writing */
-    uint64_t              spare[5];     /* to the end of a line of the cache */
+    ngx_atomic_t          pardons;      /* raised when a ban is lifted */
+    uint64_t              spare[4];     /* to the end of a line of the cache */
 
     /* what every request writes */
 
