@@ -143,7 +143,13 @@ void ngx_iap_redis_cancel(ngx_iap_decision_t *decision);
 void ngx_iap_redis_refund(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *decision);
 
-/* "redis", "sentinel", ...; static */
+/* deletes a key, which is name and text, whatever it counts.  Nobody waits for
+   that, either. */
+
+void ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
+    iap_view_t text);
+
+/* "single", "sentinel", ...; static */
 
 const char *ngx_iap_redis_mode_name(ngx_iap_redis_mode_e mode);
 

@@ -27,7 +27,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_iap_bans.h"
+#include "ngx_iap_ban_log.h"
 
 
 #define NGX_HTTP_IAP_GUARD_VERSION  "0.1.0"
@@ -103,6 +103,8 @@ typedef struct {
     iap_ticks_t                     ban;        /* 0: none */
 
     iap_hash_t                      secret;     /* hashes this layer's keys */
+    ngx_str_t                       key_name;   /* in the store, up to the
+                                                   key's text */
     ngx_iap_slot_layer_t           *slot;
 } ngx_http_iap_guard_layer_t;
 
@@ -154,10 +156,16 @@ typedef struct {
 
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
+    ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
+    ngx_uint_t                      machines;   /* "nodes=" */
     ngx_str_t                       key_secret;
     ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
+
+    /* this worker's own; see _store */
+    ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
+    ngx_iap_ban_log_t              *ban_log;
 } ngx_http_iap_guard_main_conf_t;
 
 
