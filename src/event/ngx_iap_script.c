@@ -28,6 +28,10 @@ static const char  ngx_iap_script_refund_text[] =
 #include "iap_lua_refund.h"
 ;
 
+static const char  ngx_iap_script_forget_text[] =
+#include "iap_lua_forget.h"
+;
+
 
 ngx_iap_script_t  ngx_iap_script_decide = {
     "decide", ngx_iap_script_decide_text,
@@ -39,10 +43,16 @@ ngx_iap_script_t  ngx_iap_script_refund = {
     sizeof(ngx_iap_script_refund_text) - 1, { 0 }
 };
 
+ngx_iap_script_t  ngx_iap_script_forget = {
+    "forget", ngx_iap_script_forget_text,
+    sizeof(ngx_iap_script_forget_text) - 1, { 0 }
+};
+
 
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
-    &ngx_iap_script_refund
+    &ngx_iap_script_refund,
+    &ngx_iap_script_forget
 };
 
 

@@ -1,15 +1,18 @@
-package LinkRedis;
+package IapGuard::RedisServer;
 
-# A real redis-server in a folder, with a password and certificates where
+# A real redis-server on loopback that keeps nothing, with certificates where
 # wanted: ca.crt is the authority, other.crt another one.
 #
-#   my $redis = LinkRedis->new(folder => $folder, tls => 1);
+#   my $redis = IapGuard::RedisServer->new(folder => $folder, tls => 1);
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
+#
+# Without `folder` it has one that goes with it; `cpu` pins it to a processor.
 
 use strict;
 use warnings;
 
+use File::Temp ();
 use IO::Socket::INET;
 use Time::HiRes qw(sleep);
 
@@ -22,7 +25,14 @@ sub new {
 
     my $self = bless { %options }, $class;
 
-    mkdir $self->{folder};
+    if (defined $self->{folder}) {
+        mkdir $self->{folder};
+    } else {
+        $self->{scratch} = File::Temp->newdir('iap_guard-redis-XXXXXX',
+                                              TMPDIR => 1);
+        $self->{folder}  = $self->{scratch}->dirname;
+    }
+
     $self->{$_} = free_port() foreach qw(port tls_port);
     $self->_certificates if $self->{tls};
 
@@ -32,6 +42,7 @@ sub new {
 
 sub node     { return "127.0.0.1:$_[0]{port}" }
 sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub port     { return $_[0]{port} }
 sub folder   { return $_[0]{folder} }
 sub pid      { return $_[0]{pid} }
 
@@ -49,6 +60,7 @@ sub start {
 
     $self->{child} = IapGuard::Child->program(
         { output => "$folder/redis.out" },
+        (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
         'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
         '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
@@ -62,9 +74,17 @@ sub start {
 
     # asked now, for a server that is stopped does not tell
 
-    ($self->{pid}) = $self->cli('INFO', 'server') =~ /process_id:(\d+)/;
+    $self->{pid} = $self->info('server')->{process_id};
 
     return $self;
+}
+
+
+# What INFO says of a section: { name => value }
+
+sub info {
+    my ($self, $section) = @_;
+    return { $self->cli('INFO', $section) =~ /^(\w+):(\S*)\r?$/mg };
 }
 
 
