@@ -252,6 +252,12 @@ ngx_iap_cluster_doubt(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer)
 
     cluster = redis->routes;
 
+    /* what waited on one that was dropped ends, too */
+
+    if (peer->gone) {
+        return;
+    }
+
     cluster->doubted = peer;
 
     ngx_iap_search_start(&cluster->search, NGX_IAP_SEARCH_DOUBT);

@@ -254,12 +254,11 @@ ngx_iap_search_found(ngx_iap_search_t *search)
     search->running = 0;
     search->told = 0;
 
-    ngx_iap_search_rest(search);
-
     if (redis->finding || redis->lost) {
-        redis->finding = 0;
         ngx_iap_redis_found(redis);
     }
+
+    ngx_iap_search_rest(search);
 }
 
 
@@ -275,9 +274,11 @@ ngx_iap_search_failed(ngx_iap_search_t *search)
     known = search->kind->known(search);
 
     search->running = 0;
-    redis->finding = 0;
 
-    if (known && !search->told) {
+    if (!known) {
+        ngx_iap_redis_lost(redis, search->why);
+
+    } else if (!search->told) {
         search->told = 1;
         ngx_log_error(NGX_LOG_WARN, redis->log, 0,
                       "iap_guard redis: %s: %s", search->kind->silence,
@@ -285,10 +286,6 @@ ngx_iap_search_failed(ngx_iap_search_t *search)
     }
 
     ngx_iap_search_rest(search);
-
-    if (!known) {
-        ngx_iap_redis_lost(redis, search->why);
-    }
 }
 
 

@@ -164,13 +164,11 @@ ngx_iap_sentinel_doubt(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer)
 
     sentinel = redis->routes;
 
-    /* not about one that is left already, whose calls are still ending */
+    /* what waited on one that was left ends, too */
 
-    if (sentinel->master != NULL && sentinel->master != peer) {
-        return;
+    if (!peer->gone) {
+        ngx_iap_search_start(&sentinel->search, NGX_IAP_SEARCH_DOUBT);
     }
-
-    ngx_iap_search_start(&sentinel->search, NGX_IAP_SEARCH_DOUBT);
 }
 
 
