@@ -86,7 +86,7 @@ cmd_asan() {                    # nginx and the module with AddressSanitizer
 }
 
 
-cmd_bench() {                   # what the guard costs, next to limit_req and to nothing
+cmd_bench() {                   # what the guard costs, next to limit_req, to Lua and to nothing
     need "${NEED_BENCH[@]}"
     locked build_installed
     exec perl -It/lib t/bench/bench.pl --module="$BUILD/$MODULE_SO" \

@@ -114,7 +114,7 @@ struct ngx_iap_decision_s {
 ngx_iap_redis_t *ngx_iap_redis_create(ngx_iap_redis_conf_t *conf,
     ngx_iap_zone_t *zone, ngx_log_t *log);
 
-/* for exit_process; nobody who waits is told */
+/* for exit_process; no decision that waits is told */
 
 void ngx_iap_redis_destroy(ngx_iap_redis_t *redis);
 

@@ -2,9 +2,9 @@
  * What the parts of the store share; see ngx_iap_redis.h for their names.
  *
  * A call is one call of one script, wherever it has to be sent and how often.
- * Its memory is whoever's made it until `done` was called, exactly once.  A
- * call lives on the heap, not in a request, and is never cancelled: whoever
- * lost interest ignores what comes.
+ * It is not to be freed before `done` was called, exactly once, also when the
+ * store is destroyed.  A call lives on the heap, not in a request, and is
+ * never cancelled: whoever lost interest ignores what comes.
  */
 
 #ifndef NGX_IAP_REDIS_PRIVATE_H
@@ -51,8 +51,9 @@ typedef void (*ngx_iap_call_args_pt)(ngx_iap_call_t *call,
 /*
  * reply is NULL if the call has failed, else the script's: never an error
  * reply, but of any other type.  Not called from inside ngx_iap_call_send().
- * Must not resume a request.  NGX_ERROR: the reply says that the node is not
- * well, or makes no sense; this counts as a failure.
+ * May send other calls, must not resume a request, and may free the call.
+ * NGX_ERROR: the reply says that the node is not well, or makes no sense;
+ * this counts as a failure, and redis->why may say why.
  */
 
 typedef ngx_int_t (*ngx_iap_call_done_pt)(ngx_iap_call_t *call,
@@ -75,6 +76,7 @@ struct ngx_iap_call_s {
     ngx_iap_peer_t          *peer;      /* that has been asked */
     ngx_iap_op_t             op;
     ngx_iap_op_t             ask;       /* ASKING, which goes before */
+    ngx_queue_t              live;      /* of all calls */
     ngx_queue_t              queue;     /* parked, or to fail */
     ngx_event_t              again;     /* the timer of TRYAGAIN */
     uint64_t                 started;   /* microseconds */
@@ -123,12 +125,15 @@ struct ngx_iap_redis_s {
     const ngx_iap_route_t  *route;
     void                   *routes;     /* the route's own state */
     ngx_queue_t             peers;      /* ngx_iap_peer_t */
+    ngx_queue_t             graves;     /* peers that are gone */
+    ngx_event_t             burial;     /* posted: frees them */
     ngx_uint_t              ndown;      /* of these, and 1 if it is lost */
     unsigned                slots:1;    /* keys have slots */
     unsigned                finding:1;  /* a search for nodes is under way:
                                            calls wait for it */
     unsigned                lost:1;     /* no node can be found */
 
+    ngx_queue_t             calls;      /* all */
     ngx_queue_t             pending;    /* subjects: parts to be sent in this
                                            turn of the event loop */
     ngx_event_t             flush;      /* posted */
@@ -141,13 +146,31 @@ struct ngx_iap_redis_s {
     ngx_event_t             deadline;   /* the timer */
 
     ngx_iap_args_t          args;       /* scratch, while a call is sent */
-    ngx_str_t               probe_key;
+    char                    why[64];    /* of NGX_ERROR from done */
+    ngx_str_t               probe_key;  /* up to a number */
 };
 
 
 /* _call */
 
 void ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call);
+
+/* of redis->failure */
+
+void ngx_iap_call_failure_handler(ngx_event_t *ev);
+
+/* moves all of from to to, which need not be initialized */
+
+static ngx_inline void
+ngx_iap_queue_take(ngx_queue_t *to, ngx_queue_t *from)
+{
+    ngx_queue_init(to);
+
+    if (!ngx_queue_empty(from)) {
+        ngx_queue_add(to, from);
+        ngx_queue_init(from);
+    }
+}
 
 /* for routes: a search has ended, well (nodes are known: what was parked is
    sent) or not (what was parked fails, and the store is lost until a later
@@ -169,10 +192,19 @@ ngx_iap_peer_t *ngx_iap_peer_get(ngx_iap_redis_t *redis,
 
 void ngx_iap_peer_drop(ngx_iap_peer_t *peer);
 
+/* a call holds it; and lets it go, after which it may be freed, but not now */
+
+void ngx_iap_peer_hold(ngx_iap_peer_t *peer);
+void ngx_iap_peer_leave(ngx_iap_peer_t *peer);
+
 /* a call of it has ended; for _call.c */
 
 void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
 void ngx_iap_peer_answered(ngx_iap_peer_t *peer);
+
+/* frees those that are gone and not held, or all */
+
+void ngx_iap_peers_free(ngx_iap_redis_t *redis, ngx_uint_t all);
 
 /* one more node is down, or up again: said once for all workers */
 
@@ -194,9 +226,9 @@ void ngx_iap_batch_leave(ngx_iap_subject_t *part);
 
 void ngx_iap_decision_told(ngx_iap_decision_t *decision, uint32_t part);
 
-/* whether a first token says that the node as a whole can't serve */
+/* _call: whether a first token says that the node as a whole can't serve */
 
-ngx_uint_t ngx_iap_redis_is_sick(const char *token, size_t len);
+ngx_uint_t ngx_iap_call_is_sick(const char *token, size_t len);
 
 
 #endif /* NGX_IAP_REDIS_PRIVATE_H */

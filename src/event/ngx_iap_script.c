@@ -28,6 +28,10 @@ static const char  ngx_iap_script_refund_text[] =
 #include "iap_lua_refund.h"
 ;
 
+static const char  ngx_iap_script_forget_text[] =
+#include "iap_lua_forget.h"
+;
+
 static const char  ngx_iap_script_ban_text[] =
 #include "iap_lua_ban.h"
 ;
@@ -47,6 +51,11 @@ ngx_iap_script_t  ngx_iap_script_refund = {
     sizeof(ngx_iap_script_refund_text) - 1, { 0 }
 };
 
+ngx_iap_script_t  ngx_iap_script_forget = {
+    "forget", ngx_iap_script_forget_text,
+    sizeof(ngx_iap_script_forget_text) - 1, { 0 }
+};
+
 ngx_iap_script_t  ngx_iap_script_ban = {
     "ban", ngx_iap_script_ban_text,
     sizeof(ngx_iap_script_ban_text) - 1, { 0 }
@@ -61,6 +70,7 @@ ngx_iap_script_t  ngx_iap_script_bans = {
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
     &ngx_iap_script_refund,
+    &ngx_iap_script_forget,
     &ngx_iap_script_ban,
     &ngx_iap_script_bans
 };

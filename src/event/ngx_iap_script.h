@@ -21,6 +21,7 @@ typedef struct {
 
 extern ngx_iap_script_t  ngx_iap_script_decide;
 extern ngx_iap_script_t  ngx_iap_script_refund;
+extern ngx_iap_script_t  ngx_iap_script_forget;
 extern ngx_iap_script_t  ngx_iap_script_ban;        /* see ngx_iap_ban_log.h */
 extern ngx_iap_script_t  ngx_iap_script_bans;
 

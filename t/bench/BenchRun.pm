@@ -5,7 +5,9 @@ package BenchRun;
 # A row is one case: { name, site, path, send }, where `site` is a running
 # IapGuard::Nginx and `send` is what IapGuard::Wrk's senders send.  `processes`
 # are those whose CPU time is taken, by a name that becomes a column; not
-# given, it is nginx's one worker.
+# given, it is nginx's one worker.  `counts` are functions, by such a name,
+# that tell how often something has happened; those in `must` it has to, in
+# every run.  Processes and counts are given per request.
 #
 #   my $run = BenchRun->new(seconds => 2);
 #   $run->measure($row);            # once for each round
@@ -37,11 +39,9 @@ sub new {
 sub measure {
     my ($self, $row) = @_;
 
-    my %pids   = $row->{processes} ? %{ $row->{processes} }
-                                   : (nginx => $row->{site}->workers);
-    my %before = map { $_ => cpu_us($pids{$_}) } keys %pids;
-
-    my $wrk = $self->wrk($row)->result;
+    my $before = readings($row);
+    my $wrk    = $self->wrk($row)->result;
+    my $after  = readings($row);
 
     die "$row->{name}: $wrk->{requests} requests, "
         . IapGuard::Wrk->failures($wrk) . " of them failed\n"
@@ -56,15 +56,31 @@ sub measure {
            || $refused > ($row->{refused} ? 1 : 0);
 
     my $result = {
-        (map { $_ => (cpu_us($pids{$_}) - $before{$_}) / $wrk->{requests} }
-             keys %pids),
+        (map { $_ => ($after->{$_} - $before->{$_}) / $wrk->{requests} }
+             keys %$after),
         rate => $wrk->{requests} / $wrk->{seconds},
         p99  => $wrk->{p99},
     };
 
+    foreach my $count (grep { $result->{$_} <= 0 } @{ $row->{must} || [] }) {
+        die "$row->{name}: no $count\n";
+    }
+
     push @{ $self->{results}{ $row->{name} } }, $result;
 
     return $result;
+}
+
+
+sub readings {
+    my ($row) = @_;
+
+    my %pids   = $row->{processes} ? %{ $row->{processes} }
+                                   : (nginx => $row->{site}->workers);
+    my %counts = %{ $row->{counts} || {} };
+
+    return { (map { $_ => cpu_us($pids{$_}) } keys %pids),
+             (map { $_ => $counts{$_}->() } keys %counts) };
 }
 
 
@@ -149,7 +165,9 @@ sub print_rows {
                   map { $self->results($_) } @rows;
     my @columns = ((sort grep { !/^(?:rate|p99)$/ } keys %columns),
                    'rate', 'p99');
-    my %titles  = (rate => 'requests/s', p99 => 'p99 ms');
+    my %titles  = (rate => 'requests/s', p99 => 'p99 ms',
+                   map { map { $_ => $_ } keys %{ $_->{counts} || {} } }
+                   @rows);
 
     printf '%-46s', 'what';
     printf '%12s', $titles{$_} || "$_ us" foreach @columns;
@@ -174,22 +192,44 @@ sub print_rows {
 }
 
 
+# The targets of which all rows were measured.  One is its name, the ids of
+# its rows, and what of their results it is; the rest is as in print_target.
+
+sub print_targets {
+    my ($self, $rows, @targets) = @_;
+    my %rows = map { $_->{id} => $_ } @$rows;
+
+    foreach my $target (@targets) {
+        my @of = map { $rows{$_} } @{ $target->{rows} };
+
+        next if grep { !defined } @of;
+
+        $self->print_target(%$target,
+                            value => $self->ratio($target->{of}, @of));
+    }
+
+    return;
+}
+
+
 # What a target is about, the value reached, and at_most or at_least what it
-# should be; with neither it is no target.
+# should be; with neither it is no target, but worth to know.  Two `places`
+# behind the point are shown if nothing else is said.
 
 sub print_target {
     my ($class, %target) = @_;
     my ($name, $value) = @target{qw(name value)};
     my ($most, $least) = @target{qw(at_most at_least)};
+    my $places = $target{places} // 2;
 
-    printf '%-60s %7.2f', $name, $value;
+    printf '%-60s %7.*f', $name, $places, $value;
 
     if (defined $most) {
-        printf '  at most  %5.2f  %s', $most,
+        printf '  at most  %6.*f  %s', $places, $most,
                $value <= $most ? 'meets' : 'misses';
 
     } elsif (defined $least) {
-        printf '  at least %5.2f  %s', $least,
+        printf '  at least %6.*f  %s', $places, $least,
                $value >= $least ? 'meets' : 'misses';
     }
 

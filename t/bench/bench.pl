@@ -1,10 +1,11 @@
 #!/usr/bin/perl
 
-# What the guard costs, next to nginx's own limit_req and to nothing.
+# What the guard costs, next to nginx's own limit_req, to the usual limiter of
+# Lua and Redis, and to nothing.
 #
-# CPU time of the whole worker per request; one worker on one core, wrk on
-# the other, 64 kept connections.  The rows take turns, several rounds long,
-# and medians are printed: only ratios of one run mean anything.
+# CPU time of the whole worker per request; one worker on one core, wrk and
+# Redis on the other, 64 kept connections.  The rows take turns, several
+# rounds long, and medians are printed: only ratios of one run mean anything.
 
 use strict;
 use warnings;
@@ -16,6 +17,7 @@ use Cwd qw(abs_path);
 use Getopt::Long;
 use Time::HiRes qw(sleep);
 
+use BenchRedis;
 use BenchRun;
 use IapGuard::Nginx;
 use IapGuard::Wrk;
@@ -33,13 +35,20 @@ use constant {
     ATTACK_ROUND => 1.5,        # times as long as another run
 };
 
+# of the bench, in the order of their rows
+
+my @PARTS = qw(embedded refusing growing lua redis attack memory);
+
 my $USAGE = <<"END";
 usage: bench.pl [--module=FILE] [--nginx=FILE] [--rounds=N] [--seconds=N]
+                [--only=PART,...]
 
     --module=FILE  the dynamic module; not given: nginx was built with it
     --nginx=FILE   the nginx binary (/usr/sbin/nginx)
     --rounds=N     runs of each row (5)
     --seconds=N    of each run (2)
+    --only=PARTS   some of: @PARTS
+                   (lua is compared with redis, both with embedded, too)
 END
 
 # what each sender says, unless a row says otherwise
@@ -61,10 +70,14 @@ exit main();
 
 
 sub main {
-    my %options = (nginx => '/usr/sbin/nginx', rounds => 5, seconds => 2);
+    my %options = (nginx => '/usr/sbin/nginx', rounds => 5, seconds => 2,
+                   only => join ',', @PARTS);
 
-    if (!GetOptions(\%options, 'module=s', 'nginx=s', 'rounds=i', 'seconds=i')
-        || @ARGV || $options{rounds} < 1 || $options{seconds} < 1)
+    if (!GetOptions(\%options, 'module=s', 'nginx=s', 'rounds=i', 'seconds=i',
+                    'only=s')
+        || @ARGV || $options{rounds} < 1 || $options{seconds} < 1
+        || grep { my $part = $_; !grep { $_ eq $part } @PARTS }
+                split /,/, $options{only})
     {
         print STDERR $USAGE;
         return 2;
@@ -95,11 +108,25 @@ sub bench {
 
     my $run = BenchRun->new(seconds => $options{seconds},
                             wrk_cpu => $cpus[1]);
+    my %only = map { $_ => 1 } split /,/, $options{only};
 
-    print STDERR "a million keys, and every sender once\n";
+    print STDERR "every sender once, and a million keys where there are any\n";
 
-    my @rows   = (admitting(%site), refusing(%site), growing(%site));
-    my $attack = attack(%site);
+    my $redis = $only{lua} || $only{redis}
+        ? BenchRedis->new(site => \%site, cpu => $cpus[1],
+                          senders => SENDERS, refused => REFUSED)
+        : undef;
+
+    my %rows = (
+        embedded => sub { admitting(%site) },
+        refusing => sub { refusing(%site) },
+        growing  => sub { growing(%site) },
+        lua      => sub { $redis->lua_rows },
+        redis    => sub { $redis->guard_rows },
+    );
+
+    my @rows   = map { $rows{$_}->() } grep { $only{$_} && $rows{$_} } @PARTS;
+    my $attack = $only{attack} && attack(%site);
 
     $run->wrk($_)->result foreach @rows;
 
@@ -107,33 +134,44 @@ sub bench {
         print STDERR "round $round of $options{rounds}\n";
 
         $run->measure($_) foreach @rows;
-        attack_round($run, $attack, int $options{seconds} * ATTACK_ROUND);
+        attack_round($run, $attack, int $options{seconds} * ATTACK_ROUND)
+            if $attack;
     }
 
     # a line of the log for each kind of refusal would show here
 
-    my @logged = logged(%site);
-    my $memory = memory(%site);
+    my @logged = ($only{refusing} ? logged(%site) : (),
+                  $only{redis} ? $redis->logged : ());
+    my $memory = $only{memory} && memory(%site);
+    my $bucket = $only{redis} && $redis->memory(\&fill);
 
     print "\n";
     $run->print_rows(@rows);
     print "\n";
 
-    print_attack($attack);
-    print_memory($memory);
+    print_attack($attack) if $attack;
+    print_memory($memory) if $memory;
+    print_redis($redis, $bucket) if $bucket;
     print "\n";
 
     print "targets, each a ratio in this run\n";
-    print_targets($run, { map { $_->{id} => $_ } @rows });
+    $run->print_targets(\@rows, targets(), BenchRedis->targets);
     BenchRun->print_target(
         name => '100 attackers for 1 honest one: honest p99, with / without',
-        value => BenchRun::median_of(@{ $attack->{ratios} }), at_most => 1.5);
+        value => BenchRun::median_of(@{ $attack->{ratios} }), at_most => 1.5)
+        if $attack;
     BenchRun->print_target(
         name => 'error-log lines of refusals', value => scalar @logged,
-        at_most => 0);
+        at_most => 0)
+        if $only{refusing} || $only{redis};
     BenchRun->print_target(
         name => '1,000,000 identities in 64 MB: share without room, %',
-        value => 100 * $memory->{full} / $memory->{passed}, at_most => 0.1);
+        value => 100 * $memory->{full} / $memory->{passed}, at_most => 0.1)
+        if $memory;
+    BenchRun->print_target(
+        name => 'bytes of a bucket in Redis', value => $bucket->{each},
+        at_most => 150)
+        if $bucket;
 
     return;
 }
@@ -275,7 +313,7 @@ END
     my %any = (%SEND, order => 'random');
     delete $any{prepare};
 
-    fill($site, '/many', \%SEND);
+    fill($site, '/many', \%SEND, MANY_KEYS);
 
     return rows_of($site, \%any,
         { id => 'few', name => 'embedded, 1,000 keys of a kind',
@@ -292,19 +330,20 @@ sub rows_of {
 }
 
 
-# One request of each of a million senders.
+# One request of each of so many senders, but for a few that are under way
+# when the number is reached.
 
 sub fill {
-    my ($site, $path, $send) = @_;
-    my %all = (%$send, last => MANY_KEYS, depth => 16);
+    my ($site, $path, $send, $senders) = @_;
+    my %all = (%$send, last => $senders, depth => 16);
     delete $all{prepare};
 
     my $before = $site->metric('iap_guard_requests_total');
     my $wrk = IapGuard::Wrk->start(url => $site->url($path),
         connections => 32, seconds => FILL_SECONDS, send => \%all);
 
-    while ($site->metric('iap_guard_requests_total') - $before < MANY_KEYS) {
-        die "a million keys take too long\n" unless $wrk->running;
+    while ($site->metric('iap_guard_requests_total') - $before < $senders) {
+        die "$senders keys take too long\n" unless $wrk->running;
         sleep 0.1;
     }
 
@@ -450,7 +489,7 @@ sub memory {
         }
 END
 
-    fill($site, '/redeem', { header => 'X-User-Id:user%d' });
+    fill($site, '/redeem', { header => 'X-User-Id:user%d' }, MANY_KEYS);
 
     return {
         passed => $site->metric('iap_guard_requests_total',
@@ -472,35 +511,34 @@ sub print_memory {
 }
 
 
-# --- targets --------------------------------------------------------------
+sub print_redis {
+    my ($redis, $bucket) = @_;
 
-sub print_targets {
-    my ($run, $rows) = @_;
-
-    # name, at most (undef: no target, but worth to know), rows, what of
-    # their results
-
-    my @targets = (
-        ['embedded / limit_req x 4: CPU above "no limits"', 0.8,
-         [qw(embedded limit_req none)],
-         sub { ($_[0]{nginx} - $_[2]{nginx})
-               / ($_[1]{nginx} - $_[2]{nginx}) }],
-        ['refused by ban / a location that returns 429: CPU', 1.15,
-         [qw(ban return)], sub { $_[0]{nginx} / $_[1]{nginx} }],
-        ['refused by bucket / a location that returns 429: CPU', undef,
-         [qw(bucket return)], sub { $_[0]{nginx} / $_[1]{nginx} }],
-        ['limit_req refusing / a location that returns 429: CPU', undef,
-         [qw(limit_refused return)], sub { $_[0]{nginx} / $_[1]{nginx} }],
-        ['1,000,000 / 1,000 keys: CPU', 1.3,
-         [qw(many few)], sub { $_[0]{nginx} / $_[1]{nginx} }],
-    );
-
-    foreach my $target (@targets) {
-        my ($name, $at_most, $ids, $code) = @$target;
-
-        BenchRun->print_target(name => $name, at_most => $at_most,
-            value => $run->ratio($code, map { $rows->{$_} } @$ids));
-    }
+    printf "%d of the guard's decisions fell back to the zone; %d buckets in "
+        . "Redis, of %.0f bytes\n", $redis->fallbacks,
+        @$bucket{qw(buckets each)};
 
     return;
+}
+
+
+# --- targets --------------------------------------------------------------
+
+sub targets {
+    my $ratio = sub { $_[0]{nginx} / $_[1]{nginx} };
+
+    return (
+        { name => 'embedded / limit_req x 4: CPU above "no limits"',
+          at_most => 0.8, rows => [qw(embedded limit_req none)],
+          of => sub { ($_[0]{nginx} - $_[2]{nginx})
+                      / ($_[1]{nginx} - $_[2]{nginx}) } },
+        { name => 'refused by ban / a location that returns 429: CPU',
+          at_most => 1.15, rows => [qw(ban return)], of => $ratio },
+        { name => 'refused by bucket / a location that returns 429: CPU',
+          rows => [qw(bucket return)], of => $ratio },
+        { name => 'limit_req refusing / a location that returns 429: CPU',
+          rows => [qw(limit_refused return)], of => $ratio },
+        { name => '1,000,000 / 1,000 keys: CPU',
+          at_most => 1.3, rows => [qw(many few)], of => $ratio },
+    );
 }

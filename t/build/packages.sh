@@ -34,6 +34,8 @@ command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
 command:redis-server                    redis-server        redis
 command:redis-cli                       redis-tools         redis
+file:/usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua lua
+file:/usr/share/lua/5.1/nginx/redis.lua lua-nginx-redis     lua
 perl:Test/Nginx/Socket.pm               libtest-nginx-perl@sid  testnginx
 "
 
@@ -44,7 +46,7 @@ NEED_TREE=(c tree)
 NEED_UNIT=(c perl)
 NEED_LINT=(c perl testnginx)
 NEED_DEMO=(c nginx perl http)
-NEED_BENCH=(c nginx perl wrk)
+NEED_BENCH=(c nginx perl wrk redis lua)
 NEED_TEST=(c nginx tree perl http wrk tests redis testnginx)
 
 

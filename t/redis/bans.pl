@@ -14,7 +14,7 @@ use Getopt::Long;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-use IapGuard::Redis;
+use IapGuard::RedisServer;
 
 use constant {
     YEAR_MS => 31_536_000_000,
@@ -28,7 +28,7 @@ GetOptions('redis=s' => \$program) && !@ARGV
     or die "usage: $0 [--redis=PROGRAM]\n";
 
 my $root  = "$FindBin::Bin/../..";
-my $redis = IapGuard::Redis->new(program => $program);
+my $redis = IapGuard::RedisServer->new(program => $program);
 my $log;        # the key of the log, another one for each test
 my $logs = 0;
 

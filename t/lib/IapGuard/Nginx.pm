@@ -14,7 +14,8 @@ package IapGuard::Nginx;
 #
 # Besides what `http` and `server` hold there is /iap_guard/, the API.  Other
 # options: `level` of the error log (notice), `listen` for parameters of that
-# directive, `connections` of a worker, `cpu` to pin all processes to.
+# directive, `connections` of a worker, `cpu` to pin all processes to, and
+# `others`, names of modules from nginx's own folder that are loaded as well.
 
 use strict;
 use warnings;
@@ -341,7 +342,7 @@ sub _command {
 
 sub _conf {
     my ($self) = @_;
-    my $load = defined $self->{module} ? "load_module $self->{module};" : '';
+    my $load = $self->_load;
     my ($user, $temp) = ('', '');
 
     # nginx takes the group of the same name, which nobody has on Debian
@@ -386,6 +387,20 @@ $self->{server}
     }
 }
 END
+}
+
+
+# nginx looks for a relative path below -p, where there are no modules
+
+sub _load {
+    my ($self) = @_;
+    my ($folder) = $self->{about} =~ /--modules-path=(\S+)/;
+    my @files = map { ($folder || 'modules') . "/$_.so" }
+                @{ $self->{others} || [] };
+
+    push @files, $self->{module} if defined $self->{module};
+
+    return join "\n", map { "load_module $_;" } @files;
 }
 
 

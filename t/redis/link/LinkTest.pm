@@ -15,9 +15,9 @@ use Test::More;
 
 use IapGuard::FakeRedis;
 use IapGuard::Loop;
+use IapGuard::RedisServer;
 use LinkDns;
 use LinkNginx;
-use LinkRedis;
 
 our @EXPORT = qw(test between cpu ends_well fake file name_server nginx now
                  ready redis rss stat_of @METHODS);
@@ -42,7 +42,7 @@ sub fake { return IapGuard::FakeRedis->new(@_)->start }
 
 sub redis {
     my ($name, @options) = @_;
-    return LinkRedis->new(folder => file($name), @options);
+    return IapGuard::RedisServer->new(folder => file($name), @options);
 }
 
 sub name_server { return LinkDns->new(@_)->start }

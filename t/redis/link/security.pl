@@ -160,7 +160,7 @@ test tls => sub {
 
 test tls_sni => sub {
     my $folder = redis('sni', tls => 1)->folder;
-    my $node   = '127.0.0.1:' . LinkRedis::free_port();
+    my $node   = '127.0.0.1:' . IapGuard::RedisServer::free_port();
     my $server = IapGuard::Child->program({ output => "$folder/sni.out" },
         qw(openssl s_server -quiet -servername redis.test -accept), $node,
         '-cert', "$folder/other.crt", '-key', "$folder/other.key",

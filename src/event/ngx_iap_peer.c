@@ -1,0 +1,395 @@
+/*
+ * A node that keeps counters, and its health.
+ */
+
+#include "ngx_iap_redis_private.h"
+
+
+/* what the probe's bucket holds: it never refuses */
+#define NGX_IAP_PROBE_TOKEN  IAP_TICKS_PER_MS
+#define NGX_IAP_PROBE_BURST  (1000 * IAP_TICKS_PER_MS)
+
+/* names tried for a probe's key, until one is of a slot of the node */
+#define NGX_IAP_PROBE_NAMES  4096
+
+
+typedef struct {
+    ngx_iap_call_t   call;          /* first */
+    ngx_iap_peer_t  *peer;
+    u_char           text[NGX_INT_T_LEN];
+    size_t           len;
+} ngx_iap_probe_t;
+
+
+static ngx_iap_peer_t *ngx_iap_peer_create(ngx_iap_redis_t *redis,
+    ngx_iap_node_t *node);
+static void ngx_iap_peer_free(ngx_iap_peer_t *peer);
+static void ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name);
+static void ngx_iap_peer_arm(ngx_iap_peer_t *peer);
+static void ngx_iap_peer_probe_handler(ngx_event_t *ev);
+static void ngx_iap_peer_probe_name(ngx_iap_probe_t *probe);
+static void ngx_iap_peer_probe_args(ngx_iap_call_t *call,
+    ngx_iap_args_t *args);
+static ngx_int_t ngx_iap_peer_probe_done(ngx_iap_call_t *call,
+    redisReply *reply);
+
+
+ngx_iap_peer_t *
+ngx_iap_peer_get(ngx_iap_redis_t *redis, ngx_iap_node_t *node)
+{
+    ngx_queue_t     *q;
+    ngx_iap_peer_t  *peer;
+
+    for (q = ngx_queue_head(&redis->peers);
+         q != ngx_queue_sentinel(&redis->peers);
+         q = ngx_queue_next(q))
+    {
+        peer = ngx_queue_data(q, ngx_iap_peer_t, queue);
+
+        if (peer->node.name.len == node->name.len
+            && ngx_memcmp(peer->node.name.data, node->name.data,
+                          node->name.len)
+               == 0)
+        {
+            return peer;
+        }
+    }
+
+    return ngx_iap_peer_create(redis, node);
+}
+
+
+/* its strings stand behind it, in one piece of memory */
+
+static ngx_iap_peer_t *
+ngx_iap_peer_create(ngx_iap_redis_t *redis, ngx_iap_node_t *node)
+{
+    u_char          *p;
+    ngx_iap_peer_t  *peer;
+
+    peer = ngx_calloc(sizeof(ngx_iap_peer_t) + node->socklen + node->name.len
+                      + node->host.len, redis->log);
+    if (peer == NULL) {
+        return NULL;
+    }
+
+    p = (u_char *) (peer + 1);
+
+    if (node->sockaddr != NULL) {
+        peer->node.sockaddr = (struct sockaddr *) (void *) p;
+        peer->node.socklen = node->socklen;
+        p = ngx_cpymem(p, node->sockaddr, node->socklen);
+    }
+
+    peer->node.name.data = p;
+    peer->node.name.len = node->name.len;
+    p = ngx_cpymem(p, node->name.data, node->name.len);
+
+    peer->node.host.data = p;
+    peer->node.host.len = node->host.len;
+    ngx_memcpy(p, node->host.data, node->host.len);
+
+    peer->node.port = node->port;
+    peer->redis = redis;
+
+    peer->probe.handler = ngx_iap_peer_probe_handler;
+    peer->probe.data = peer;
+    peer->probe.log = redis->log;
+    peer->probe.cancelable = 1;
+
+    peer->link = ngx_iap_link_create(&redis->conf->link, &peer->node,
+                                     redis->log);
+    if (peer->link == NULL) {
+        ngx_free(peer);
+        return NULL;
+    }
+
+    ngx_queue_insert_tail(&redis->peers, &peer->queue);
+
+    return peer;
+}
+
+
+void
+ngx_iap_peer_drop(ngx_iap_peer_t *peer)
+{
+    ngx_str_t         store = ngx_string("store");
+    ngx_iap_redis_t  *redis;
+
+    redis = peer->redis;
+
+    peer->gone = 1;
+
+    if (peer->down) {
+        ngx_iap_peer_up(peer, &store);
+    }
+
+    /* what waits on it fails, and is asked of others from now on */
+    ngx_iap_link_close(peer->link);
+
+    ngx_queue_remove(&peer->queue);
+    ngx_queue_insert_tail(&redis->graves, &peer->queue);
+    ngx_post_event(&redis->burial, &ngx_posted_events);
+}
+
+
+void
+ngx_iap_peer_hold(ngx_iap_peer_t *peer)
+{
+    peer->ncalls++;
+}
+
+
+void
+ngx_iap_peer_leave(ngx_iap_peer_t *peer)
+{
+    /* the link that has called is still at work on the call's reply */
+
+    if (--peer->ncalls == 0 && peer->gone) {
+        ngx_post_event(&peer->redis->burial, &ngx_posted_events);
+    }
+}
+
+
+void
+ngx_iap_peers_free(ngx_iap_redis_t *redis, ngx_uint_t all)
+{
+    ngx_queue_t     *q, *next;
+    ngx_iap_peer_t  *peer;
+
+    for (q = ngx_queue_head(&redis->graves);
+         q != ngx_queue_sentinel(&redis->graves);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        peer = ngx_queue_data(q, ngx_iap_peer_t, queue);
+
+        if (peer->ncalls == 0 || all) {
+            ngx_iap_peer_free(peer);
+        }
+    }
+
+    while (all && !ngx_queue_empty(&redis->peers)) {
+        q = ngx_queue_head(&redis->peers);
+        ngx_iap_peer_free(ngx_queue_data(q, ngx_iap_peer_t, queue));
+    }
+}
+
+
+static void
+ngx_iap_peer_free(ngx_iap_peer_t *peer)
+{
+    if (peer->probe.timer_set) {
+        ngx_del_timer(&peer->probe);
+    }
+
+    ngx_queue_remove(&peer->queue);
+    ngx_iap_link_destroy(peer->link);
+    ngx_free(peer);
+}
+
+
+void
+ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
+{
+    if (peer->down || peer->gone) {
+        return;
+    }
+
+    if (++peer->fails < NGX_IAP_FAILURES_MAX) {
+        return;
+    }
+
+    peer->down = 1;
+
+    if (peer->redis->ndown++ == 0) {
+        ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
+    }
+
+    ngx_iap_peer_arm(peer);
+}
+
+
+void
+ngx_iap_peer_answered(ngx_iap_peer_t *peer)
+{
+    peer->fails = 0;
+
+    if (peer->down) {
+        ngx_iap_peer_up(peer, &peer->node.name);
+
+    } else if (peer->redis->zone->head->store.down
+               && peer->redis->ndown == 0)
+    {
+        /* a worker that has ended, or another one that was wrong, said so */
+        ngx_iap_redis_say_up(peer->redis, &peer->node.name);
+    }
+}
+
+
+static void
+ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name)
+{
+    peer->down = 0;
+    peer->fails = 0;
+
+    if (peer->probe.timer_set) {
+        ngx_del_timer(&peer->probe);
+    }
+
+    if (--peer->redis->ndown == 0) {
+        ngx_iap_redis_say_up(peer->redis, name);
+    }
+}
+
+
+/* once a second, but not all workers at once */
+
+static void
+ngx_iap_peer_arm(ngx_iap_peer_t *peer)
+{
+    ngx_add_timer(&peer->probe, NGX_IAP_PROBE_INTERVAL - 50
+                                + (ngx_uint_t) ngx_random() % 100);
+}
+
+
+/* what a decision needs, down to the right to write */
+
+static void
+ngx_iap_peer_probe_handler(ngx_event_t *ev)
+{
+    ngx_iap_peer_t   *peer;
+    ngx_iap_probe_t  *probe;
+
+    peer = ev->data;
+
+    ngx_iap_peer_arm(peer);
+
+    if (peer->probing) {
+        return;
+    }
+
+    probe = ngx_calloc(sizeof(ngx_iap_probe_t), peer->redis->log);
+    if (probe == NULL) {
+        return;
+    }
+
+    probe->peer = peer;
+    probe->call.script = &ngx_iap_script_decide;
+    probe->call.only = peer;
+    probe->call.args = ngx_iap_peer_probe_args;
+    probe->call.done = ngx_iap_peer_probe_done;
+
+    ngx_iap_peer_probe_name(probe);
+
+    /* a link's backoff may be as long as the time between two probes */
+
+    if (!ngx_iap_link_ready(peer->link)) {
+        ngx_iap_link_close(peer->link);
+    }
+
+    peer->probing = 1;
+    ngx_iap_peer_hold(peer);
+
+    ngx_iap_call_send(peer->redis, &probe->call);
+}
+
+
+/* if none is found, what the node says will not bring it up */
+
+static void
+ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
+{
+    uint16_t          slot;
+    iap_view_t        name, text;
+    ngx_uint_t        i;
+    ngx_iap_redis_t  *redis;
+
+    redis = probe->peer->redis;
+
+    name.data = redis->probe_key.data;
+    name.len = redis->probe_key.len;
+
+    for (i = 0; i < NGX_IAP_PROBE_NAMES; i++) {
+        probe->len = ngx_sprintf(probe->text, "%ui", i) - probe->text;
+
+        if (!redis->slots) {
+            return;
+        }
+
+        text.data = probe->text;
+        text.len = probe->len;
+        slot = iap_keyslot(name, text);
+
+        if (redis->route->find(redis, slot) == probe->peer) {
+            return;
+        }
+    }
+}
+
+
+static void
+ngx_iap_peer_probe_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
+{
+    ngx_iap_probe_t *probe = (ngx_iap_probe_t *) call;
+
+    ngx_iap_args_key(args, &probe->peer->redis->probe_key, probe->text,
+                     probe->len);
+
+    ngx_iap_args_number(args, 1);
+    ngx_iap_args_bytes(args, "b", 1);
+    ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
+    ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
+    ngx_iap_args_bytes(args, "!", 1);       /* one check, by the first rule */
+}
+
+
+static ngx_int_t
+ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
+{
+    ngx_iap_probe_t *probe = (ngx_iap_probe_t *) call;
+
+    ngx_int_t        rc;
+    ngx_iap_peer_t  *peer;
+
+    peer = probe->peer;
+    peer->probing = 0;
+    ngx_iap_peer_leave(peer);
+
+    rc = NGX_ERROR;
+
+    if (reply != NULL && reply->type == REDIS_REPLY_ARRAY
+        && reply->elements == 4
+        && reply->element[1]->type == REDIS_REPLY_STRING
+        && reply->element[1]->len == 1
+        && reply->element[1]->str[0] != 'E')
+    {
+        rc = NGX_OK;
+    }
+
+    ngx_free(probe);
+
+    return rc;
+}
+
+
+void
+ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
+    const char *why)
+{
+    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 0, 1)) {
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard redis %V is down: %s; layers follow their "
+                      "\"on_error\"", name, why);
+    }
+}
+
+
+void
+ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name)
+{
+    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 1, 0)) {
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard redis %V is up again", name);
+    }
+}

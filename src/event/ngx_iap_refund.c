@@ -1,0 +1,205 @@
+/*
+ * Calls that nobody waits for: lua/refund.lua, lua/forget.lua.  They have a
+ * copy of all that they need, for the request may be gone before they are.
+ */
+
+#include "ngx_iap_redis_private.h"
+
+
+typedef struct {
+    ngx_str_t         *name;
+    iap_key_t          text;
+    iap_check_kind_e   kind;
+    uint64_t           first;
+    uint64_t           second;
+} ngx_iap_refund_item_t;
+
+
+typedef struct {
+    ngx_iap_call_t          call;       /* first */
+    iap_key_t               member;
+    ngx_uint_t              n;
+    ngx_iap_refund_item_t   items[IAP_CHECKS_MAX];
+} ngx_iap_refund_t;
+
+
+typedef struct {
+    ngx_iap_call_t          call;       /* first */
+    ngx_str_t              *name;
+    iap_key_t               text;
+} ngx_iap_forget_t;
+
+
+static void ngx_iap_refund_slot(ngx_iap_redis_t *redis,
+    ngx_iap_decision_t *d, uint16_t slot);
+static void ngx_iap_refund_item(ngx_iap_refund_item_t *item,
+    iap_check_t *check, ngx_iap_subject_t *subject);
+static void ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
+static void ngx_iap_forget_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
+static ngx_int_t ngx_iap_refund_done(ngx_iap_call_t *call,
+    redisReply *reply);
+
+
+void
+ngx_iap_redis_refund(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < d->n; i++) {
+        if (d->subjects[i].taken) {
+            ngx_iap_refund_slot(redis, d, d->subjects[i].slot);
+        }
+    }
+}
+
+
+static void
+ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
+    uint16_t slot)
+{
+    ngx_uint_t         i;
+    ngx_iap_refund_t  *refund;
+
+    refund = ngx_alloc(sizeof(ngx_iap_refund_t), redis->log);
+
+    if (refund != NULL) {
+        ngx_memzero(&refund->call, sizeof(ngx_iap_call_t));
+
+        refund->call.script = &ngx_iap_script_refund;
+        refund->call.slot = slot;
+        refund->call.args = ngx_iap_refund_args;
+        refund->call.done = ngx_iap_refund_done;
+        refund->n = 0;
+
+        if (d->member != NULL) {
+            refund->member = *d->member;
+        }
+    }
+
+    for (i = 0; i < d->n; i++) {
+
+        if (!d->subjects[i].taken || d->subjects[i].slot != slot) {
+            continue;
+        }
+
+        d->subjects[i].taken = 0;
+
+        if (refund != NULL) {
+            ngx_iap_refund_item(&refund->items[refund->n++], &d->checks[i],
+                                &d->subjects[i]);
+        }
+    }
+
+    if (refund != NULL) {
+        ngx_iap_call_send(redis, &refund->call);
+    }
+}
+
+
+static void
+ngx_iap_refund_item(ngx_iap_refund_item_t *item, iap_check_t *check,
+    ngx_iap_subject_t *subject)
+{
+    item->name = subject->name;
+    item->text = subject->text;
+    item->kind = check->kind;
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        item->first = check->bucket.interval;
+        item->second = check->bucket.burst;
+        break;
+
+    case IAP_CHECK_WINDOW:
+        item->first = check->window.length;
+        item->second = subject->moment;
+        break;
+
+    default:
+        break;
+    }
+}
+
+
+static void
+ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
+{
+    ngx_iap_refund_t *refund = (ngx_iap_refund_t *) call;
+
+    ngx_uint_t              i;
+    ngx_iap_refund_item_t  *item;
+
+    static const char  letters[] = "bdw";   /* by iap_check_kind_e */
+
+    for (i = 0; i < refund->n; i++) {
+        item = &refund->items[i];
+        ngx_iap_args_key(args, item->name, item->text.data, item->text.len);
+    }
+
+    for (i = 0; i < refund->n; i++) {
+        item = &refund->items[i];
+        ngx_iap_args_bytes(args, &letters[item->kind], 1);
+
+        if (item->kind == IAP_CHECK_DISTINCT) {
+            ngx_iap_args_bytes(args, refund->member.data, refund->member.len);
+            ngx_iap_args_bytes(args, "", 0);
+
+        } else {
+            ngx_iap_args_number(args, item->first);
+            ngx_iap_args_number(args, item->second);
+        }
+    }
+}
+
+
+void
+ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
+    iap_view_t text)
+{
+    ngx_iap_forget_t  *forget;
+
+    forget = ngx_calloc(sizeof(ngx_iap_forget_t), redis->log);
+    if (forget == NULL) {
+        return;
+    }
+
+    forget->name = name;
+    forget->text.len = (uint8_t) ngx_min(text.len, IAP_KEY_TEXT_MAX);
+    ngx_memcpy(forget->text.data, text.data, forget->text.len);
+
+    if (redis->slots) {
+        iap_view_t  view;
+
+        view.data = name->data;
+        view.len = name->len;
+        forget->call.slot = iap_keyslot(view, text);
+    }
+
+    forget->call.script = &ngx_iap_script_forget;
+    forget->call.args = ngx_iap_forget_args;
+    forget->call.done = ngx_iap_refund_done;
+
+    ngx_iap_call_send(redis, &forget->call);
+}
+
+
+static void
+ngx_iap_forget_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
+{
+    ngx_iap_forget_t *forget = (ngx_iap_forget_t *) call;
+
+    ngx_iap_args_key(args, forget->name, forget->text.data,
+                     forget->text.len);
+}
+
+
+/* nothing is repeated: see lua/refund.lua */
+
+static ngx_int_t
+ngx_iap_refund_done(ngx_iap_call_t *call, redisReply *reply)
+{
+    ngx_free(call);
+
+    return NGX_OK;
+}

@@ -1,0 +1,273 @@
+package IapGuard::RedisServer;
+
+# A real redis-server on loopback that keeps nothing, with certificates where
+# wanted: ca.crt is the authority, other.crt another one.
+#
+#   my $redis = IapGuard::RedisServer->new(folder => $folder, tls => 1);
+#   $redis->node;  $redis->tls_node;
+#   $redis->kill;  $redis->start;       # at the same address
+#   $redis->stop;                       # also when the object goes
+#   my $reply = $redis->command('XRANGE', 'key', '-', '+');
+#   my $reply = $redis->script("$root/lua/bans.lua", [$key], '0-0', 256);
+#
+# A reply is a number, a text, undef (nil) or a reference to an array.  Where
+# the server says that it is an error, command() dies with the server's words.
+#
+# Without `folder` it has one that goes with it; `cpu` pins it to a processor;
+# `program` is another than redis-server.
+
+use strict;
+use warnings;
+
+use File::Temp ();
+use IO::Socket::INET;
+use Time::HiRes qw(sleep);
+
+use IapGuard::Child;
+use IapGuard::Loop;
+
+
+sub new {
+    my ($class, %options) = @_;
+
+    my $self = bless { program => 'redis-server', %options }, $class;
+
+    if (defined $self->{folder}) {
+        mkdir $self->{folder};
+    } else {
+        $self->{scratch} = File::Temp->newdir('iap_guard-redis-XXXXXX',
+                                              TMPDIR => 1);
+        $self->{folder}  = $self->{scratch}->dirname;
+    }
+
+    $self->{$_} = free_port() foreach qw(port tls_port);
+    $self->_certificates if $self->{tls};
+
+    return $self->start;
+}
+
+
+sub node     { return "127.0.0.1:$_[0]{port}" }
+sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub port     { return $_[0]{port} }
+sub folder   { return $_[0]{folder} }
+sub pid      { return $_[0]{pid} }
+
+
+sub start {
+    my ($self) = @_;
+    my $folder = $self->{folder};
+
+    my @tls = $self->{tls}
+        ? ('--tls-port', $self->{tls_port}, '--tls-auth-clients', 'no',
+           '--tls-cert-file', "$folder/redis.crt",
+           '--tls-key-file', "$folder/redis.key",
+           '--tls-ca-cert-file', "$folder/ca.crt")
+        : ();
+
+    $self->{child} = IapGuard::Child->program(
+        { output => "$folder/redis.out" },
+        (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
+        $self->{program}, '--port', $self->{port}, '--bind', '127.0.0.1',
+        '--save', '', '--appendonly', 'no', '--daemonize', 'no',
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+
+    my $until = IapGuard::Loop::now() + 10;
+
+    until (eval { $self->cli('PING') eq 'PONG' }) {
+        die "redis-server does not start\n" if IapGuard::Loop::now() > $until;
+        sleep 0.02;
+    }
+
+    # asked now, for a server that is stopped does not tell
+
+    $self->{pid} = $self->info('server')->{process_id};
+
+    return $self;
+}
+
+
+# What INFO says of a section: { name => value }
+
+sub info {
+    my ($self, $section) = @_;
+    return { $self->cli('INFO', $section) =~ /^(\w+):(\S*)\r?$/mg };
+}
+
+
+# At once, as a crash
+
+sub kill {
+    my ($self) = @_;
+
+    CORE::kill 'KILL', $self->pid;
+
+    return $self->stop;
+}
+
+
+sub stop {
+    my ($self) = @_;
+    my $child = delete $self->{child} or return;
+
+    delete $self->{socket};
+    $child->stop;
+
+    return;
+}
+
+
+# It keeps its connections, and answers nothing
+
+sub freeze { return CORE::kill 'STOP', $_[0]->pid }
+sub thaw   { return CORE::kill 'CONT', $_[0]->pid }
+
+
+sub cli {
+    my ($self, @words) = @_;
+
+    open my $pipe, '-|', 'sh', '-c', 'exec redis-cli "$@" 2> /dev/null',
+                   'sh', '-p', $self->{port}, @words
+        or die "redis-cli: $!\n";
+    local $/;
+    my $text = <$pipe>;
+    close $pipe;
+
+    return defined $text ? $text =~ s/\n\z//r : '';
+}
+
+
+sub command {
+    my ($self, @words) = @_;
+
+    my $reply = eval {
+        local $SIG{ALRM} = sub { die "no reply to $words[0]\n" };
+        local $SIG{PIPE} = 'IGNORE';
+        alarm 10;
+
+        my $socket = $self->{socket} ||= $self->_connect;
+
+        print {$socket} '*' . @words . "\r\n",
+                        map { '$' . length($_) . "\r\n$_\r\n" } @words
+            or die "can't write: $!\n";
+        $socket->flush;
+
+        _reply($socket);
+    };
+
+    my $err = $@;
+    alarm 0;
+
+    if ($err) {
+        delete $self->{socket};
+        die $err;
+    }
+
+    die "$$reply\n" if ref $reply eq 'SCALAR';
+
+    return $reply;
+}
+
+
+sub script {
+    my ($self, $file, $keys, @arguments) = @_;
+
+    my $text = $self->{scripts}{$file} ||= do {
+        local $/;
+        open my $script, '<', $file or die "$file: $!\n";
+        <$script>;
+    };
+
+    return $self->command('EVAL', $text, scalar @$keys, @$keys, @arguments);
+}
+
+
+# How often each command was called: { xrange => 7 }; what scripts call counts,
+# too.
+
+sub calls {
+    my ($self) = @_;
+    my $text = $self->command('INFO', 'commandstats');
+
+    return { $text =~ /^cmdstat_(\S+?):calls=(\d+)/mg };
+}
+
+
+sub _connect {
+    my ($self) = @_;
+
+    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', Proto => 'tcp',
+                                 PeerPort => $self->{port})
+        || die "no connection to port $self->{port}: $!\n";
+}
+
+
+# a reference to a text is an error
+
+sub _reply {
+    my ($socket) = @_;
+    my $line = <$socket>;
+
+    die "the connection was closed\n" unless defined $line;
+
+    my ($type, $rest) = $line =~ /^([-+:*\$])(.*)\r\n\z/
+        or die "not a reply: $line\n";
+
+    return $rest if $type eq '+' || $type eq ':';
+    return \$rest if $type eq '-';
+    return if $rest == -1;
+
+    return [ map { scalar _reply($socket) } 1 .. $rest ] if $type eq '*';
+
+    my $text = '';
+
+    while (length $text < $rest + 2) {
+        read $socket, $text, $rest + 2 - length $text, length $text
+            or die "the connection was closed\n";
+    }
+
+    return substr $text, 0, $rest;
+}
+
+
+sub _certificates {
+    my ($self) = @_;
+    my $folder = $self->{folder};
+
+    foreach my $ca (qw(ca other)) {
+        _openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$ca"
+                 . " -keyout $folder/$ca.key -out $folder/$ca.crt");
+    }
+
+    open my $names, '>', "$folder/names" or die "$folder/names: $!\n";
+    print {$names} "subjectAltName=DNS:redis.test,IP:127.0.0.1\n";
+    close $names;
+
+    _openssl("req -newkey rsa:2048 -nodes -subj /CN=redis"
+             . " -keyout $folder/redis.key -out $folder/redis.csr");
+    _openssl("x509 -req -days 2 -in $folder/redis.csr -CA $folder/ca.crt"
+             . " -CAkey $folder/ca.key -CAcreateserial"
+             . " -extfile $folder/names -out $folder/redis.crt");
+
+    return;
+}
+
+
+sub _openssl {
+    my ($arguments) = @_;
+    my $words = qx{openssl $arguments 2>&1};
+    die "openssl: $words\n" if $? != 0;
+    return;
+}
+
+
+sub free_port {
+    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
+                                       Proto => 'tcp')
+        or die "no free port: $@\n";
+
+    return $socket->sockport;
+}
+
+
+1;
