@@ -69,7 +69,8 @@ local function tell(reply, fields)
           and #entry.machine <= 20
           and is_text(entry.guard, GUARD_MAX)
           and is_text(entry.layer, LAYER_MAX)
-          and is_text(entry.key, KEY_MAX))
+          and is_text(entry.key, KEY_MAX)
+          and find(entry.key, '^[!-~]*$'))
   then
     return
   end

@@ -109,7 +109,7 @@ sub written_and_read {
     is write_log(18_446_744_073_709_551_615 . '',
                  ban('redeem', 'segment', '203.0.113.0/24', 240_000),
                  ban('redeem', 'user', 'short', 1),
-                 ban('redeem', 'user', "J\xfcr \"gen\" \\ \0x", 9_000),
+                 ban('redeem', 'user', '!~@"%\\', 9_000),
                  lift('redeem', '', ''),
                  ban('verify', 'user', '~' . 'x' x 43, YEAR_MS),
                  lift('', '', 'mallory'), lift('', 'user', '')),
@@ -120,7 +120,7 @@ sub written_and_read {
 
     is_deeply texts(@entries), [
         '18446744073709551615 ban redeem segment 203.0.113.0/24',
-        "18446744073709551615 ban redeem user J\xfcr \"gen\" \\ \0x",
+        '18446744073709551615 ban redeem user !~@"%\\',
         '18446744073709551615 lift redeem  ',
         '18446744073709551615 ban verify user ~' . 'x' x 43,
         '18446744073709551615 lift   mallory',
@@ -298,6 +298,8 @@ sub malformed {
         ['a long layer', %good, layer => 'l' x 33],
         ['a long key', %good, key => 'k' x 65],
         ['a huge key', %good, key => 'k' x 100_000],
+        (map { ['a key with ' . ord, %good, key => "u$_"] }
+             ' ', "\0", "\n", "\x7f", "\xfc"),
         ['a lift of everything', machine => 1, op => 'lift', guard => '',
          layer => '', key => ''],
         ['a lift without a key', machine => 1, op => 'lift', guard => 'g',
