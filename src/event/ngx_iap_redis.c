@@ -48,8 +48,8 @@ static const struct {
     ngx_uint_t              slots;
 } ngx_iap_redis_modes[] = {
     { "single", &ngx_iap_route_single, 0 },
-    { "sentinel", NULL, 0 },
-    { "cluster", NULL, 1 },
+    { "sentinel", &ngx_iap_route_sentinel, 0 },
+    { "cluster", &ngx_iap_route_cluster, 1 },
     { "proxy", &ngx_iap_route_single, 1 }
 };
 
