@@ -315,10 +315,10 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                      "dry_run_rejections",
                      ngx_http_iap_guard_layers_json(slot, 1),
                      "zone_full", full,
-                     "bans", (json_int_t) snap->bans[i],
-                     "bans_total", (json_int_t) slot->bans_total,
                      "fallbacks", (json_int_t) slot->fallbacks,
-                     "deny_cache_hits", (json_int_t) slot->denied);
+                     "deny_cache_hits", (json_int_t) slot->denied,
+                     "bans", (json_int_t) snap->bans[i],
+                     "bans_total", (json_int_t) slot->bans_total);
 }
 
 

@@ -14,7 +14,7 @@ package IapGuard::RedisServer;
 # the server says that it is an error, command() dies with the server's words.
 #
 # Without `folder` it has one that goes with it; `cpu` pins it to a processor;
-# `program` is another than redis-server.
+# `program` is another than redis-server, `args` are more of its command line.
 
 use strict;
 use warnings;
@@ -70,7 +70,8 @@ sub start {
         (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
         $self->{program}, '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
-        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
+        @{ $self->{args} || [] });
 
     my $until = IapGuard::Loop::now() + 10;
 
