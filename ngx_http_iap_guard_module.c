@@ -33,6 +33,13 @@ static ngx_command_t  ngx_http_iap_guard_commands[] = {
       0,
       NULL },
 
+    { ngx_string("iap_guard_redis"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_redis,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("iap_guard"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_http_iap_guard_guard,
@@ -116,10 +123,10 @@ ngx_module_t  ngx_http_iap_guard_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_iap_guard_init_module,        /* init module */
-    NULL,                                  /* init process */
+    ngx_http_iap_guard_init_process,       /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    NULL,                                  /* exit process */
+    ngx_http_iap_guard_exit_process,       /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };

@@ -5,11 +5,13 @@
  *   _module    (top level) directives, phases, module object
  *   _conf      create and merge; a guard is one set of layers
  *   _directive directives other than layers
+ *   _redis     iap_guard_redis
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
  *   _ctx       the context of a request
- *   _decide    the decision
+ *   _decide    the decision; _collect, what each layer is to check; _store,
+ *              the decision with a store, which has to wait for it
  *   _ban       bans, met and made
  *   _identity  from variables to keys
  *   _answer    the end of a decision, and what a refused client gets
@@ -105,6 +107,10 @@ typedef struct {
     iap_hash_t                      secret;     /* hashes this layer's keys */
     ngx_str_t                       key_name;   /* in the store, up to the
                                                    key's text */
+    ngx_uint_t                      share;      /* without the store: one of
+                                                   so many machines */
+    iap_bucket_conf_t               local_bucket;   /* and its part */
+    iap_window_conf_t               local_window;
     ngx_iap_slot_layer_t           *slot;
 } ngx_http_iap_guard_layer_t;
 
@@ -154,10 +160,21 @@ typedef struct {
 } ngx_http_iap_guard_own_answer_t;
 
 
+/* what the ledger is to ask of a server */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_DURABILITY_AOF = 0,
+    NGX_HTTP_IAP_GUARD_DURABILITY_REPLICA,
+    NGX_HTTP_IAP_GUARD_DURABILITY_MEMORY
+} ngx_http_iap_guard_durability_e;
+
+
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
     ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
+    ngx_http_iap_guard_place_t      redis_place;
     ngx_uint_t                      machines;   /* "nodes=" */
+    ngx_http_iap_guard_durability_e  durability;
     ngx_str_t                       key_secret;
     ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
     ngx_int_t                       request_id; /* variable index */
@@ -196,6 +213,18 @@ typedef struct {
 } ngx_http_iap_guard_loc_conf_t;
 
 
+/* what has decided */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_STORE_ZONE = 0,  /* nothing was asked but the zone */
+    NGX_HTTP_IAP_GUARD_STORE_REDIS,
+    NGX_HTTP_IAP_GUARD_STORE_FALLBACK   /* some layers without the store */
+} ngx_http_iap_guard_store_e;
+
+
+typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
+
+
 /*
  * One per client request, from its first handler to its log line.  It lives
  * in a pool cleanup, because an internal redirect clears r->ctx.
@@ -208,6 +237,9 @@ typedef struct {
     ngx_uint_t                      retry_after;    /* seconds; 0: none */
     uint64_t                        quota;      /* RateLimit-Policy: q */
     uint64_t                        quota_window;   /* and w, seconds */
+    ngx_http_iap_guard_store_e      store;
+    ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
+                                                   has not been asked */
     unsigned                        decided:1;
     unsigned                        passed_over:1;  /* see _access */
     unsigned                        distrusted:1;
@@ -261,6 +293,16 @@ ngx_str_t *ngx_http_iap_guard_secret_file(ngx_conf_t *cf, ngx_str_t *name);
 
 ngx_uint_t ngx_http_iap_guard_is_name(ngx_str_t *name, size_t max);
 
+/* _redis */
+
+char *ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* what can be checked, and made, only when all has been read */
+
+ngx_int_t ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
+
 /* _layer: the directives */
 
 char *ngx_http_iap_guard_layer_identity(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -313,6 +355,19 @@ ngx_int_t ngx_http_iap_guard_precontent_handler(ngx_http_request_t *r);
 
 ngx_int_t ngx_http_iap_guard_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
+
+/* _store: the same, where there is a store.  NGX_AGAIN: the handler is called
+   again when it has told. */
+
+ngx_int_t ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
+
+ngx_int_t ngx_http_iap_guard_init_process(ngx_cycle_t *cycle);
+void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
+
+/* data: the main configuration; also with nothing open */
+
+void ngx_http_iap_guard_close_store(void *data);
 
 /* _ban */
 

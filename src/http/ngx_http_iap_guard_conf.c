@@ -47,8 +47,14 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     imcf->zone = NULL;
+     *     imcf->redis_conf = NULL;
+     *     imcf->redis_place = { { 0, NULL }, 0 };
+     *     imcf->machines = 0;
+     *     imcf->durability = NGX_HTTP_IAP_GUARD_DURABILITY_AOF;
      *     imcf->key_secret = { 0, NULL };
      *     imcf->api_place = { { 0, NULL }, 0 };
+     *     imcf->redis = NULL;
+     *     imcf->ban_log = NULL;
      */
 
     if (ngx_array_init(&imcf->guards, cf->pool, 4,
@@ -513,6 +519,10 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
                       "\"iap_guard_api\" of %V:%ui needs \"iap_guard_zone\" "
                       "in \"http\"", &imcf->api_place.file,
                       imcf->api_place.line);
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -132,9 +132,9 @@ ngx_http_iap_guard_layer_bucket_args(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_bucket_params,
-                                        first + 1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_bucket_params, first + 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -233,9 +233,9 @@ ngx_http_iap_guard_layer_segment(ngx_conf_t *cf, ngx_command_t *cmd,
     layer->distinct.users = 10;
     layer->span = 60 * IAP_TICKS_PER_SEC;
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_segment_params,
-                                        1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_segment_params, 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -274,9 +274,9 @@ ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
     layer->limits = 1;
     layer->span = IAP_TICKS_PER_SEC;
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_global_params,
-                                        1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_global_params, 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

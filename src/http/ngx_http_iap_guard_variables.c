@@ -149,12 +149,23 @@ static ngx_int_t
 ngx_http_iap_guard_store_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    if (ngx_http_iap_guard_decided(r) == NULL) {
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    static ngx_str_t  names[] = {       /* by ngx_http_iap_guard_store_e */
+        ngx_string("zone"),
+        ngx_string("redis"),
+        ngx_string("fallback")
+    };
+
+    ctx = ngx_http_iap_guard_decided(r);
+
+    if (ctx == NULL) {
         v->not_found = 1;
         return NGX_OK;
     }
 
-    ngx_http_iap_guard_set_value(v, (u_char *) "zone", sizeof("zone") - 1);
+    ngx_http_iap_guard_set_value(v, names[ctx->store].data,
+                                 names[ctx->store].len);
 
     return NGX_OK;
 }
