@@ -7,7 +7,8 @@ package IapGuard::RedisServer;
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
 #
-# Without `folder` it has one that goes with it; `cpu` pins it to a processor.
+# Without `folder` it has one that goes with it; `cpu` pins it to a processor;
+# `arguments` are more of redis-server's.
 
 use strict;
 use warnings;
@@ -63,7 +64,8 @@ sub start {
         (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
         'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
-        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
+        @{ $self->{arguments} || [] });
 
     my $until = IapGuard::Loop::now() + 10;
 
