@@ -7,7 +7,9 @@ package IapGuard::RedisServer;
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
 #
-# Without `folder` it has one that goes with it; `cpu` pins it to a processor.
+# Without `folder` it has one that goes with it; `cpu` pins it to a processor;
+# `options` => [...] are more of redis-server's own, which start() can be given
+# as well, for that one time.
 
 use strict;
 use warnings;
@@ -48,7 +50,7 @@ sub pid      { return $_[0]{pid} }
 
 
 sub start {
-    my ($self) = @_;
+    my ($self, @options) = @_;
     my $folder = $self->{folder};
 
     my @tls = $self->{tls}
@@ -63,7 +65,8 @@ sub start {
         (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
         'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
-        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
+        @{ $self->{options} || [] }, @options);
 
     my $until = IapGuard::Loop::now() + 10;
 
