@@ -31,7 +31,7 @@ our @EXPORT = qw(redis store_key calls cleared);
 
 use constant TIMEOUT => '5s';
 
-my $server = IapGuard::RedisServer->new(args => ['--unixsocket', 'socket']);
+my $server = IapGuard::RedisServer->new(options => ['--unixsocket', 'socket']);
 my $prefix = 'none';
 my $blocks = 0;
 

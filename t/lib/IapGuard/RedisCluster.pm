@@ -194,7 +194,7 @@ sub slot {
 
 
 sub _node {
-    return IapGuard::RedisServer->new(args => [
+    return IapGuard::RedisServer->new(options => [
         '--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf',
         '--cluster-node-timeout', NODE_TIMEOUT,
         '--cluster-port', IapGuard::RedisServer::free_port(),

@@ -37,7 +37,7 @@ sub new {
     my $master = IapGuard::RedisServer->new;
 
     my $replica = IapGuard::RedisServer->new(
-        args => ['--replicaof', '127.0.0.1', $master->port]);
+        options => ['--replicaof', '127.0.0.1', $master->port]);
 
     $self->{servers} = [$master, $replica];
     $self->_start_sentinel($master->port) foreach 1 .. SENTINELS;

@@ -14,7 +14,8 @@ package IapGuard::RedisServer;
 # the server says that it is an error, command() dies with the server's words.
 #
 # Without `folder` it has one that goes with it; `cpu` pins it to a processor;
-# `program` is another than redis-server, `args` are more of its command line.
+# `program` is another than redis-server; `options` => [...] are more of the
+# server's own, and so are start()'s, for that one time.
 
 use strict;
 use warnings;
@@ -55,7 +56,7 @@ sub pid      { return $_[0]{pid} }
 
 
 sub start {
-    my ($self) = @_;
+    my ($self, @options) = @_;
     my $folder = $self->{folder};
 
     my @tls = $self->{tls}
@@ -71,7 +72,7 @@ sub start {
         $self->{program}, '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
         '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
-        @{ $self->{args} || [] });
+        @{ $self->{options} || [] }, @options);
 
     my $until = IapGuard::Loop::now() + 10;
 
