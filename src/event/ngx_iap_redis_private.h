@@ -40,6 +40,8 @@ typedef struct {
     ngx_iap_link_t    *link;
     ngx_uint_t         ncalls;      /* that hold a pointer to it */
     ngx_uint_t         fails;       /* in a row */
+    ngx_uint_t         closes;      /* of the link, when they were counted */
+    uint64_t           since;       /* microseconds; that it has been down */
     ngx_event_t        probe;       /* the timer, while it is down */
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
@@ -209,7 +211,15 @@ void ngx_iap_peer_leave(ngx_iap_peer_t *peer);
 /* a call of it has ended; for _call.c */
 
 void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
-void ngx_iap_peer_answered(ngx_iap_peer_t *peer);
+
+/* with the connection, and so did all others that waited on it */
+
+void ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why);
+
+/* What was asked before a node went down does not bring it up, in whichever
+   worker: that it was slow, or that an answer was read late, proves nothing. */
+
+void ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked);
 
 /* frees those that are gone and not held, or all */
 
@@ -234,6 +244,11 @@ void ngx_iap_batch_leave(ngx_iap_subject_t *part);
 /* _redis: the checks of a part (a bit for each) have their outcome */
 
 void ngx_iap_decision_told(ngx_iap_decision_t *decision, uint32_t part);
+
+/* _call: microseconds of a clock that all workers share: nginx's own is too
+   coarse for what takes less than one of its milliseconds */
+
+uint64_t ngx_iap_call_now(void);
 
 /* _call: whether a first token says that the node as a whole can't serve */
 

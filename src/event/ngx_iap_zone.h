@@ -78,7 +78,8 @@ typedef enum {
 /* what the workers share of the store, if there is one besides the zone */
 
 typedef struct {
-    ngx_atomic_t   down;            /* whether it was last said to be down */
+    ngx_atomic_t   down;            /* when it was said to be down, in
+                                       microseconds; 0: it is not */
     ngx_atomic_t   broken_at;       /* msec of the latest broken layer */
     ngx_atomic_t   commands[NGX_IAP_RESULT_COUNT];
     ngx_atomic_t   seconds[NGX_IAP_SECONDS_COUNT];

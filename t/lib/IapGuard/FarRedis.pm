@@ -8,6 +8,7 @@ package IapGuard::FarRedis;
 #   $redis->node;       # "198.18.7.6:6379"
 #   $redis->cut;
 #   $redis->mend;
+#   $redis->command('PING');
 #
 # The network goes with the server, and the cable with the network.
 
@@ -19,7 +20,8 @@ use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::Loop;
-use IapGuard::RedisWire;
+
+use parent qw(IapGuard::RedisServer);
 
 # nobody's, and of no hardware
 
@@ -39,16 +41,16 @@ sub new {
     my @net  = (198, 18, int($$ / 64) % 256, $$ % 64 * 4);
     my ($near, $far) = map { join '.', @net[0 .. 2], $net[3] + $_ } 1, 2;
 
-    my $self = bless { folder => $folder, host => $far,
-                       cable => "iap$$" }, $class;
+    my $self = bless { folder => "$folder", scratch => $folder,
+                       host => $far, port => PORT, cable => "iap$$" }, $class;
 
     $self->{child} = IapGuard::Child->program(
-        { output => "$folder/redis.out" }, 'unshare', '-n',
+        { output => $self->file('redis.out') }, 'unshare', '-n',
         'redis-server', '--port', PORT, '--bind', '0.0.0.0',
         '--protected-mode', 'no', '--save', '', '--daemonize', 'no',
-        '--dir', "$folder", '--pidfile', "$folder/redis.pid");
+        '--dir', $self->{folder}, '--pidfile', $self->file('redis.pid'));
 
-    my $pid = $self->_pid;
+    my $pid = $self->{pid} = $self->_pid;
     my @there = ('nsenter', '-t', $pid, '-n');
 
     _run('ip', 'link', 'add', $self->{cable}, 'type', 'veth',
@@ -58,17 +60,15 @@ sub new {
     _run(@there, 'ip', 'addr', 'add', "$far/30", 'dev', 'eth0');
     _run(@there, 'ip', 'link', 'set', 'eth0', 'up');
 
-    $self->{wire} = IapGuard::RedisWire->new(host => $far, port => PORT);
-    $self->{wire}->ask('PING') eq 'PONG' or die "no PONG from afar\n";
+    $self->command('PING') eq 'PONG' or die "no PONG from afar\n";
 
     return $self;
 }
 
 
 sub node { return "$_[0]{host}:" . PORT }
-sub port { return PORT }
 sub host { return $_[0]{host} }
-sub wire { return $_[0]{wire} }
+sub file { return "$_[0]{folder}/$_[1]" }
 
 
 # What is sent goes to hardware that is not there.  Nothing comes back then,
@@ -95,7 +95,7 @@ sub _pid {
 
     while (IapGuard::Loop::now() < $until) {
 
-        if (open my $file, '<', "$self->{folder}/redis.pid") {
+        if (open my $file, '<', $self->file('redis.pid')) {
             my $pid = <$file>;
             return $pid + 0 if $pid;
         }
@@ -103,7 +103,7 @@ sub _pid {
         sleep 0.02;
     }
 
-    open my $words, '<', "$self->{folder}/redis.out";
+    open my $words, '<', $self->file('redis.out');
     die 'no redis-server in a network of its own: ',
         $words ? <$words> : '', "\n";
 }

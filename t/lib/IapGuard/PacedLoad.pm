@@ -93,28 +93,37 @@ sub part {
 }
 
 
-# { path => [[begun, seconds, status or error, store], ...] }
+# Those to a path that were answered last, the latest first, as long as a
+# function says so.
+
+sub look_back {
+    my ($self, $path, $more) = @_;
+
+    foreach my $request (reverse @{ $self->_requests->{$path} || [] }) {
+        $more->($request) or last;
+    }
+
+    return;
+}
+
+
+# { path => [[begun, seconds, status or error, store], ...] }, in the order of
+# the answers
 
 sub _requests {
     my ($self) = @_;
-    my $file = $self->{file}->filename;
 
-    return $self->{requests} if $self->{requests} && $self->{size} == -s $file;
+    seek $self->{file}, $self->{read} || 0, 0 or die "the load's file: $!\n";
 
-    $self->{size} = -s $file;
-    my %requests;
+    while (my $line = readline $self->{file}) {
+        last unless $line =~ s/\n\z//;         # the rest of it is to come
 
-    open my $lines, '<', $file or die "$file: $!\n";
-
-    while (my $line = <$lines>) {
-        chomp $line;
         my ($path, @request) = split /\t/, $line;
-        push @{ $requests{$path} }, \@request if @request == 4;
+        push @{ $self->{requests}{$path} }, \@request;
+        $self->{read} += length($line) + 1;
     }
 
-    close $lines;
-
-    return $self->{requests} = \%requests;
+    return $self->{requests} || {};
 }
 
 
@@ -127,7 +136,8 @@ sub _run {
 
     system "chrt -f -p 1 $$ > /dev/null 2>&1";
 
-    open my $out, '>>', $self->{file}->filename or die "the load's file: $!\n";
+    open my $out, '>>', $self->{file}->filename
+        or die "the load's file: $!\n";
 
     my $client = IapGuard::LoadClient->new(
         loop => $loop, map { $_ => $self->{$_} } qw(port connections timeout));

@@ -50,6 +50,7 @@ sub new {
 
 sub node     { return "127.0.0.1:$_[0]{port}" }
 sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub host     { return '127.0.0.1' }
 sub port     { return $_[0]{port} }
 sub folder   { return $_[0]{folder} }
 sub pid      { return $_[0]{pid} }
@@ -198,7 +199,7 @@ sub calls {
 sub _connect {
     my ($self) = @_;
 
-    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', Proto => 'tcp',
+    return IO::Socket::INET->new(PeerAddr => $self->host, Proto => 'tcp',
                                  PeerPort => $self->{port})
         || die "no connection to port $self->{port}: $!\n";
 }
