@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl redis plain asan hup http2 load"
+ALL_SUITES="unit lint perl redis plain store asan hup http2 load"
 
 TEST_OUT=$BUILD/test
 
@@ -86,7 +86,7 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        perl | plain | hup | load)
+        perl | plain | store | hup | load)
             locked build_installed ;;
         static)
             locked build_static ;;
@@ -181,6 +181,15 @@ test_nginx() {
 suite_plain() {
     use_installed
     test_nginx plain "$@"
+}
+
+
+# Layers and access again, counted in Redis: the answers are the same
+
+suite_store() {
+    use_installed
+    SUITE_ENV=(SLOT_PERL=-MIapGuard::Redis)
+    test_nginx store "$@"
 }
 
 
@@ -289,6 +298,9 @@ files_of() {
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
             *:t/*/*.t)              ;;
+            store:t/layer_zone_full.t) ;;
+            store:t/layer_*.t | store:t/access_*.t)
+                                    echo "$file" ;;
             plain:t/*.t | static:t/*.t | asan:t/*.t | hup:t/*.t | http2:t/*.t)
                                     echo "$file" ;;
         esac
