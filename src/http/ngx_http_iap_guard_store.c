@@ -486,6 +486,11 @@ ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
     imcf->redis = ngx_iap_redis_create(imcf->redis_conf, imcf->zone,
                                        ngx_cycle->log);
 
+    if (imcf->redis != NULL) {
+        imcf->ban_log = ngx_iap_ban_log_create(imcf->redis, imcf->zone,
+                                               ngx_cycle->log);
+    }
+
     return imcf->redis;
 }
 
@@ -534,6 +539,11 @@ void
 ngx_http_iap_guard_close_store(void *data)
 {
     ngx_http_iap_guard_main_conf_t *imcf = data;
+
+    if (imcf->ban_log != NULL) {
+        ngx_iap_ban_log_destroy(imcf->ban_log);
+        imcf->ban_log = NULL;
+    }
 
     if (imcf->redis != NULL) {
         ngx_iap_redis_destroy(imcf->redis);
