@@ -197,6 +197,7 @@ sub _node {
     return IapGuard::RedisServer->new(arguments => [
         '--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf',
         '--cluster-node-timeout', NODE_TIMEOUT,
+        '--repl-diskless-sync-delay', 0,
         '--cluster-port', IapGuard::RedisServer::free_port(),
     ]);
 }
