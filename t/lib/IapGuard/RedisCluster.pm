@@ -135,7 +135,7 @@ sub add {
 
 
 # Moves a slot, as redis-cli does.  The code is called when both nodes know of
-# it, and half of the keys have gone.
+# it, and half of the keys (one, if there is only one) have gone.
 
 sub move {
     my ($self, $slot, $to, $half) = @_;
@@ -145,7 +145,7 @@ sub move {
     $from->cli('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $self->id($to));
 
     my @keys = split /\n/, $from->cli('CLUSTER', 'GETKEYSINSLOT', $slot, 1000);
-    my $n    = int(@keys / 2);
+    my $n    = int((@keys + 1) / 2);
 
     _migrate($from, $to, @keys[0 .. $n - 1]) if $n;
     $half->(scalar @keys) if $half;
@@ -197,6 +197,7 @@ sub _node {
     return IapGuard::RedisServer->new(options => [
         '--cluster-enabled', 'yes', '--cluster-config-file', 'nodes.conf',
         '--cluster-node-timeout', NODE_TIMEOUT,
+        '--repl-diskless-sync-delay', 0,
         '--cluster-port', IapGuard::RedisServer::free_port(),
     ]);
 }

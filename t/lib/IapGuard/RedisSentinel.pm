@@ -8,6 +8,7 @@ package IapGuard::RedisSentinel;
 #   $redis->master;             # an IapGuard::RedisServer, as sentinels say
 #   $redis->failover;           # one that was asked for, to its end
 #   $redis->wait_for_another($old);
+#   $redis->stop_sentinels;  $redis->start_sentinels;
 
 use strict;
 use warnings;
@@ -34,15 +35,17 @@ sub new {
                                       TMPDIR => 1),
     }, $class;
 
-    my $master = IapGuard::RedisServer->new;
+    # or a replica has to wait for others that there are not
 
+    my @at_once = ('--repl-diskless-sync-delay', 0);
+    my $master  = IapGuard::RedisServer->new(options => \@at_once);
     my $replica = IapGuard::RedisServer->new(
-        options => ['--replicaof', '127.0.0.1', $master->port]);
+        options => [@at_once, '--replicaof', '127.0.0.1', $master->port]);
 
     $self->{servers} = [$master, $replica];
     $self->_start_sentinel($master->port) foreach 1 .. SENTINELS;
 
-    _until(20, 'sentinels', sub { $self->_knows_all });
+    $self->wait_for_replica($replica);
 
     return $self;
 }
@@ -83,8 +86,8 @@ sub other {
 sub ask {
     my ($self, $i, @words) = @_;
 
-    open my $pipe, '-|', 'redis-cli', '-p', $self->{sentinels}[$i]{port},
-                   'SENTINEL', @words
+    open my $pipe, '-|', 'sh', '-c', 'exec redis-cli "$@" 2> /dev/null',
+                   'sh', '-p', $self->{sentinels}[$i]{port}, 'SENTINEL', @words
         or die "redis-cli: $!\n";
     chomp(my @lines = <$pipe>);
     close $pipe;
@@ -154,10 +157,11 @@ sub _knows_all {
                         && $about{'num-other-sentinels'} == SENTINELS - 1
                         && $about{flags} eq 'master';
 
+        # what it says of the link to its master may be ten seconds old
+
         my %replica = $self->ask($i, 'replicas', $self->{name});
 
-        return 0 unless ($replica{flags} || '') eq 'slave'
-                        && $replica{'master-link-status'} eq 'ok';
+        return 0 unless ($replica{flags} || '') eq 'slave';
     }
 
     return 1;
@@ -180,12 +184,34 @@ sentinel failover-timeout $self->{name} 3000
 END
     close $conf or die "$file.conf: $!\n";
 
-    push @{ $self->{sentinels} }, {
-        port  => $port,
-        child => IapGuard::Child->program(
-            { output => "$file.out" },
-            'redis-server', "$file.conf", '--sentinel'),
-    };
+    push @{ $self->{sentinels} }, { port => $port, file => $file };
+    $self->_run($self->{sentinels}[-1]);
+
+    return;
+}
+
+
+sub stop_sentinels {
+    my ($self) = @_;
+    delete($_->{child})->stop foreach @{ $self->{sentinels} };
+    return;
+}
+
+
+sub start_sentinels {
+    my ($self) = @_;
+    $self->_run($_) foreach @{ $self->{sentinels} };
+    _until(20, 'sentinels', sub { $self->_knows_all });
+    return;
+}
+
+
+sub _run {
+    my ($self, $sentinel) = @_;
+
+    $sentinel->{child} = IapGuard::Child->program(
+        { output => "$sentinel->{file}.out" },
+        'redis-server', "$sentinel->{file}.conf", '--sentinel');
 
     return;
 }
