@@ -8,9 +8,12 @@
 
 static void test_zero(void);
 static void test_thresholds(void);
+static void test_shares(void);
 static void test_consecutive(void);
 static void test_open(void);
 static void test_probes(void);
+static void test_closed_anew(void);
+static void test_last_lease(void);
 static void test_probe_fails(void);
 static void test_probe_neutral(void);
 static void test_probe_slow(void);
@@ -23,6 +26,7 @@ static void test_hold(void);
 static void test_hold_half_open(void);
 static void test_inflight(void);
 static void test_clocks(void);
+static void test_clock_bounds(void);
 static void test_flaps(void);
 
 
@@ -31,9 +35,12 @@ main(void)
 {
     test_zero();
     test_thresholds();
+    test_shares();
     test_consecutive();
     test_open();
     test_probes();
+    test_closed_anew();
+    test_last_lease();
     test_probe_fails();
     test_probe_neutral();
     test_probe_slow();
@@ -46,6 +53,7 @@ main(void)
     test_hold_half_open();
     test_inflight();
     test_clocks();
+    test_clock_bounds();
     test_flaps();
 
     return ut_done();
@@ -124,7 +132,12 @@ test_thresholds(void)
                            && b.generation == 0,
               "failures: %s", t[i].name);
     }
+}
 
+
+static void
+test_shares(void)
+{
     fresh();
     conf.failures = 3333;
     conf.min = 3;
@@ -275,19 +288,59 @@ test_probes(void)
               "the last one closes it, and nothing is counted yet");
     }
 
+}
+
+
+static void
+test_closed_anew(void)
+{
+    fresh();
+    half_open();
+    ut_ok(calls(3, IAP_EFFECT_ALIVE) == 3 && b.state == IAP_BREAKER_CLOSED,
+          "probes one after the other close it");
+
     calls(3, IAP_EFFECT_FAILURE);
     ut_ok(b.state == IAP_BREAKER_CLOSED && holds(3, 3, 0),
           "closed: it counts from the start");
     calls(1, IAP_EFFECT_FAILURE);
     ut_ok(is(IAP_BREAKER_OPEN, IAP_BREAKER_REASON_FAILURES)
           && b.generation == 4, "and opens again");
+}
 
-    /* one after the other */
+
+/* it is one like any */
+
+static void
+test_last_lease(void)
+{
+    unsigned      i;
+    iap_permit_t  p[IAP_BREAKER_PROBES_MAX];
 
     fresh();
+    conf.probes = IAP_BREAKER_PROBES_MAX;
     half_open();
-    ut_ok(calls(3, IAP_EFFECT_ALIVE) == 3 && b.state == IAP_BREAKER_CLOSED,
-          "probes one after the other close it");
+
+    for (i = 0; i < IAP_BREAKER_PROBES_MAX; i++) {
+        admit(&p[i]);
+    }
+
+    for (i = 0; i < IAP_BREAKER_PROBES_MAX - 1; i++) {
+        end(&p[i], IAP_EFFECT_NONE);
+    }
+
+    ut_ok(p[i].lease == IAP_BREAKER_PROBES_MAX && sane(), "the last lease");
+    later(6 * conf.open);
+    ut_ok(is(IAP_BREAKER_OPEN, IAP_BREAKER_REASON_EXPIRED), "runs out");
+
+    later(conf.open);
+
+    for (i = 0; i < IAP_BREAKER_PROBES_MAX; i++) {
+        admit(&p[i]);
+    }
+
+    iap_breaker_forget(&b, PROCESS, PID);
+    ut_ok(b.leases[IAP_BREAKER_PROBES_MAX - 1].deadline == 0
+          && b.leases[0].deadline == 0 && sane(), "and is forgotten");
 }
 
 
@@ -833,6 +886,14 @@ test_clocks(void)
     slow(&q);
     ut_ok(b.state == IAP_BREAKER_OPEN && b.since == now + SEC,
           "nor by a slow probe");
+
+}
+
+
+static void
+test_clock_bounds(void)
+{
+    iap_permit_t  p;
 
     fresh();
     now = 0;
