@@ -144,8 +144,7 @@ iap_breaker_end(iap_breaker_t *b, const iap_breaker_conf_t *conf,
 void
 iap_breaker_forget(iap_breaker_t *b, uint32_t process, uint32_t pid)
 {
-    uint32_t                i;
-    iap_breaker_lease_t    *lease;
+    unsigned                i;
     iap_breaker_process_t  *p;
 
     if (process >= IAP_BREAKER_PROCESSES
@@ -164,11 +163,11 @@ iap_breaker_forget(iap_breaker_t *b, uint32_t process, uint32_t pid)
         return;
     }
 
-    for (i = 0; i < IAP_BREAKER_PROBES_MAX; i++) {
-        lease = &b->leases[i];
+    /* a slot's leases are its present process's, or free */
 
-        if (lease->process == process && lease->pid == pid) {
-            memset(lease, 0, sizeof(iap_breaker_lease_t));
+    for (i = 0; i < IAP_BREAKER_PROBES_MAX; i++) {
+        if (b->leases[i].process == process) {
+            memset(&b->leases[i], 0, sizeof(iap_breaker_lease_t));
         }
     }
 }
@@ -285,7 +284,6 @@ iap_breaker_enter(iap_breaker_t *b, iap_breaker_state_e state,
     memset(b->leases, 0, sizeof(b->leases));
 
     if (state == IAP_BREAKER_CLOSED) {
-        b->latest = 0;
         memset(b->parts, 0, sizeof(b->parts));
     }
 }
@@ -534,15 +532,12 @@ iap_breaker_weigh(iap_breaker_t *b, const iap_breaker_conf_t *conf,
 
     iap_breaker_sum(b, conf, now, &sum);
 
-    if (sum.calls >= conf->min
-        && sum.failures * IAP_BREAKER_WHOLE >= conf->failures * sum.calls)
-    {
+    if (sum.calls >= conf->min && sum.failure_share >= conf->failures) {
         reason = IAP_BREAKER_REASON_FAILURES;
 
     } else if (conf->slow != 0 && conf->slow_ratio != 0
                && sum.calls >= conf->min
-               && sum.slow * IAP_BREAKER_WHOLE
-                  >= conf->slow_ratio * sum.calls)
+               && sum.slow_share >= conf->slow_ratio)
     {
         reason = IAP_BREAKER_REASON_SLOW;
 

@@ -11,6 +11,7 @@ static void test_observe_as_auto(void);
 static void test_forced_open(void);
 static void test_forced_closed(void);
 static void test_forced_probes(void);
+static void test_forced_probe_stays(void);
 static void test_mode_changes(void);
 static void test_live_probes(void);
 static void test_live_thresholds(void);
@@ -29,6 +30,7 @@ main(void)
     test_forced_open();
     test_forced_closed();
     test_forced_probes();
+    test_forced_probe_stays();
     test_mode_changes();
     test_live_probes();
     test_live_thresholds();
@@ -288,15 +290,34 @@ test_forced_probes(void)
               "and time changes nothing");
         conf.probes = 3;
 
-        ut_ok(calls(1, IAP_EFFECT_FAILURE) == i
-              && b.state == IAP_BREAKER_HALF_OPEN, "nor does a call");
+        ut_ok((admit(&p) == IAP_BREAKER_ADMITTED) == i && p.lease == 0,
+              "a call is no probe");
+        end(&p, IAP_EFFECT_FAILURE);
+        ut_ok(b.generation == 2
+              && b.state == IAP_BREAKER_HALF_OPEN, "and changes nothing");
 
         mode(IAP_BREAKER_AUTO);
         ut_ok(b.state == IAP_BREAKER_HALF_OPEN
               && b.reason == IAP_BREAKER_REASON_OPEN_TIME
               && calls(3, IAP_EFFECT_ALIVE) == 3
               && b.state == IAP_BREAKER_CLOSED, "it goes on where it was");
+    }
+}
 
+
+/* a probe that was under way before a forced mode, and is after */
+
+static void
+test_forced_probe_stays(void)
+{
+    unsigned      i;
+    iap_permit_t  p;
+
+    static const iap_breaker_mode_e  modes[] = {
+        IAP_BREAKER_FORCED_OPEN, IAP_BREAKER_FORCED_CLOSED
+    };
+
+    for (i = 0; i < 2; i++) {
         fresh();
         conf.slow = SEC;
         half_open();
@@ -558,6 +579,19 @@ static void
 test_wrongly_forgotten(void)
 {
     iap_permit_t  p, q, r;
+
+    /* another slot may have the same pid: that of another namespace */
+
+    fresh();
+    conf.probes = 1;
+    half_open();
+    admit_as(1, 11, &p);
+    iap_breaker_forget(&b, 1, 11);
+    admit_as(2, 11, &q);
+    end(&p, IAP_EFFECT_FAILURE);
+    ut_ok(b.state == IAP_BREAKER_HALF_OPEN && b.inflight == 1
+          && b.leases[q.lease - 1].deadline != 0 && sane(),
+          "a forgotten lease is not that of its pid in another slot");
 
     /* the caller was wrong: the process lives, and goes on */
 

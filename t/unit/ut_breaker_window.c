@@ -327,6 +327,16 @@ test_hanging_moves(void)
     end(&p, IAP_EFFECT_ALIVE);
     now = 12 * SEC;
     ut_ok(holds(1, 0, 1) && sane(), "from the very first part as well");
+
+    fresh();
+    conf.slow = SEC;
+    conf.min = 100;
+    now = 0;
+    b.latest = 3;
+    admit(&p);
+    slow(&p);
+    end(&p, IAP_EFFECT_ALIVE);
+    ut_ok(holds(1, 0, 1), "whichever that is");
 }
 
 
@@ -592,6 +602,8 @@ test_shift(void)
 static void
 test_full_part(void)
 {
+    iap_permit_t  p;
+
     fresh();
     calls(1, IAP_EFFECT_ALIVE);
     b.parts[b.latest].calls = UINT32_MAX;
@@ -599,6 +611,13 @@ test_full_part(void)
     calls(1, IAP_EFFECT_FAILURE);
     ut_ok(holds(UINT32_MAX, UINT32_MAX / 4, 0) && sum.failure_share == 2499,
           "a part that is full counts no more");
+
+    conf.slow = SEC;
+    admit(&p);
+    slow(&p);
+    end(&p, IAP_EFFECT_ALIVE);
+    ut_ok(holds(UINT32_MAX, UINT32_MAX / 4, 0),
+          "nor does it lose what it did not count");
 
     b.parts[b.latest].failures = UINT32_MAX / 2 + 1;
     now += SEC;
