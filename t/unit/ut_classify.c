@@ -673,6 +673,13 @@ ut_unread_rule(void)
     iap_classify(&rule, 1, &answer, &v);
     ut_ok(ut_view_is(v.rule, "no rule"), "does not match by its first half");
 
+    memset(rule.conditions, 0xff, sizeof(rule.conditions));
+    rule.text = "json:a+json+http:2xx";
+    rule.len = strlen(rule.text);
+    ut_ok(iap_rule_read(&rule) == NULL, "one that is read again");
+    iap_classify(&rule, 1, &answer, &v);
+    ut_ok(ut_view_is(v.rule, rule.text), "knows nothing of before");
+
     rule.text = "json:a=1+notjson";
     rule.len = strlen(rule.text);
     ut_ok(iap_rule_read(&rule) != NULL && rule.n == 0,

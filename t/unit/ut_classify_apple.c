@@ -224,6 +224,7 @@ static const ut_case_t  ut_apple[] = {
     { 400, "errorCode:5000001", FAILURE },
     { 500, "errorCode:5000002", FAILURE },
     { 502, "errorCode:4040010", FAILURE },
+    { 302, "errorCode:4040010", FAILURE },
     { 404, "errorCode:'4040010'", NOT_HERE },
     { 404, "errorCode:4040010.5", DEAD },
     { 404, "errorCode:-4040010", DEAD },

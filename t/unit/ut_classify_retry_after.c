@@ -76,6 +76,8 @@ static const ut_case_t  ut_table[] = {
     { "1735689660000", UINT64_MAX, NOT },
     { "18446744073709551615", UINT64_MAX, NOT },
     { "18446744073709551615", UINT64_MAX / 1000, 615 * MS },
+    { "18446744073709551610", UINT64_MAX / 1000, 610 * MS },
+    { "18446744073709551000", UINT64_MAX / 1000, NOT },
 
     /* dates */
 
@@ -141,6 +143,8 @@ static const ut_case_t  ut_table[] = {
     { "W{d, 01 Jan 2025 00:01:00 GMT", WALL, NOT },
     { ", 01 Jan 2025 00:01:00 GMT", WALL, NOT },
     { "Wed, 00 Jan 2025 00:01:00 GMT", WALL, NOT },
+    { "Wed, 00 Jan 2025 00:01:00 GMT", WALL - 86400, NOT },
+    { "Wed,    Jan 2025 00:01:00 GMT", WALL - 86400, NOT },
     { "Wed, 32 Jan 2025 00:01:00 GMT", WALL, NOT },
     { "Wed,    Jan 2025 00:01:00 GMT", WALL, NOT },
     { "Wed, 01 Jam 2025 00:01:00 GMT", WALL, NOT },
