@@ -224,7 +224,7 @@ sub _meet {
     my $node = $self->{nodes}[$i];
 
     $self->{nodes}[0]->cli('CLUSTER', 'MEET', '127.0.0.1', $node->port,
-                           $node->{arguments}[-1]);
+                           $node->{options}[-1]);
     return;
 }
 
