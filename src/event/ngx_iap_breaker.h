@@ -86,10 +86,12 @@ ngx_int_t ngx_iap_breaker_attach(ngx_iap_zone_t *zone,
 void ngx_iap_breaker_reap(ngx_iap_breaker_ref_t *ref, ngx_log_t *log);
 
 /* as in iap_breaker.h, for this process, now; counts CUT and FULL.  Where it
-   is FULL, dead processes are looked for, at most once a second. */
+   is FULL, dead processes are looked for, at most once a second.  *state is
+   how the breaker was found. */
 
 iap_breaker_admission_e ngx_iap_breaker_admit(ngx_iap_breaker_ref_t *ref,
-    iap_permit_t *permit, iap_ticks_t *wait, ngx_log_t *log);
+    iap_permit_t *permit, iap_ticks_t *wait, iap_breaker_state_e *state,
+    ngx_log_t *log);
 
 void ngx_iap_breaker_slow(ngx_iap_breaker_ref_t *ref, iap_permit_t *permit,
     ngx_log_t *log);
