@@ -46,23 +46,6 @@ struct ngx_http_iap_guard_breaker_s {
 };
 
 
-/* a request's call; in its context */
-
-typedef struct {
-    ngx_http_iap_guard_breaker_t      *breaker; /* NULL: none */
-    iap_permit_t                       permit;
-    ngx_queue_t                        queue;   /* of breaker->calls */
-    ngx_msec_t                         admitted;
-    ngx_uint_t                         redirects;   /* r->uri_changes then */
-    unsigned                           open:1;  /* the permit is ours */
-    unsigned                           asked:1; /* the handler has been here */
-    unsigned                           watching:1;  /* the body is read */
-    unsigned                           queued:1;
-    ngx_http_request_t                *request;
-    iap_json_t                        *json;    /* while the body is read */
-} ngx_http_iap_guard_upstream_call_t;
-
-
 /* _breaker_conf: the rules of this name, presets without any directive
    included; NULL: there are none */
 
@@ -78,8 +61,18 @@ ngx_http_iap_guard_breaker_t *ngx_http_iap_guard_breaker_find(
 
 ngx_int_t ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r);
 
-/* _outcome: called by the filters and at the request's end; gives the permit
-   back exactly once */
+/* once per process, before any request comes to it */
+
+void ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
+    ngx_log_t *log);
+
+/* a call that has its header is no longer about to become slow */
+
+void ngx_http_iap_guard_breaker_unwatch(
+    ngx_http_iap_guard_upstream_call_t *call);
+
+/* _outcome: called by the filters, at an internal redirect and at the
+   request's end; one of them gives the permit back */
 
 void ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);

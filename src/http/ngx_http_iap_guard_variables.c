@@ -104,16 +104,21 @@ static ngx_int_t
 ngx_http_iap_guard_layer_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
+    ngx_str_t                  name;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     ctx = ngx_http_iap_guard_decided(r);
 
-    if (ctx == NULL || ctx->layer == NULL) {
+    if (ctx != NULL) {
+        ngx_http_iap_guard_layer_name(ctx, &name);
+    }
+
+    if (ctx == NULL || name.len == 0) {
         v->not_found = 1;
         return NGX_OK;
     }
 
-    ngx_http_iap_guard_set_value(v, ctx->layer->name, ctx->layer->name_len);
+    ngx_http_iap_guard_set_value(v, name.data, name.len);
 
     return NGX_OK;
 }
