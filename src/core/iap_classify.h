@@ -171,6 +171,10 @@ const char *iap_rule_check(iap_view_t text);
 
 bool iap_rule_path(const iap_rule_t *rule, unsigned i, iap_view_t *path);
 
+/* whether it depends on the body, so that this has to be read */
+
+bool iap_rule_reads(const iap_rule_t *rule);
+
 /* names; false: unknown */
 
 bool iap_class_parse(iap_view_t text, iap_class_e *class);
