@@ -101,6 +101,7 @@ typedef struct {
     uint64_t       size[NGX_IAP_KIND_COUNT];    /* bytes */
     uint64_t       slots;           /* offset of the first slot, or 0 */
     uint64_t       nslots;          /* that there have ever been */
+    uint64_t       breakers;        /* offset of the first one, or 0 */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
