@@ -6,6 +6,7 @@
  *   _conf      create and merge; a guard is one set of layers
  *   _directive directives other than layers
  *   _redis     iap_guard_redis
+ *   _breaker   and others: see ngx_http_iap_guard_breaker.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
@@ -177,6 +178,9 @@ typedef enum {
 
 typedef struct ngx_http_iap_guard_breaker_s  ngx_http_iap_guard_breaker_t;
 
+typedef struct ngx_http_iap_guard_classifier_s
+    ngx_http_iap_guard_classifier_t;
+
 
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
@@ -187,6 +191,8 @@ typedef struct {
     ngx_str_t                       key_secret;
     ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
     ngx_array_t                     breakers;   /* ngx_http_..._breaker_t * */
+    ngx_array_t                     classifiers;    /* ngx_http_..._classifier_t
+                                                       * */
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
 
@@ -341,6 +347,13 @@ char *ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd,
 
 ngx_int_t ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
+
+/* _breaker_conf, _classifier */
+
+char *ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* _layer: the directives */
 

@@ -1,7 +1,8 @@
 /*
  * What the files of the breaker share:
  *
- *   _breaker_conf   iap_guard_breaker and iap_guard_classify, as configured
+ *   _breaker_conf   iap_guard_breaker, as configured
+ *   _classifier     iap_guard_classify, as configured
  *   _breaker        admission, and giving the permit back
  *   _outcome        what the upstream's answer was: transport, status, body
  *   _api_breakers   GET and PUT breakers/NAME
@@ -17,24 +18,26 @@
 #include "iap_json.h"
 
 
-/* rules by a name, of iap_guard_classify; then those of a preset */
+/* rules by a name: those of iap_guard_classify, and behind them those of the
+   preset of this name or else of "http" */
 
-typedef struct {
-    ngx_str_t               name;
-    ngx_array_t             rules;      /* iap_rule_t */
-    const iap_rule_t       *preset;     /* of this name, else "http" */
-    unsigned                npreset;
-    iap_view_t              paths[IAP_JSON_PATHS_MAX];  /* that they ask for */
-    unsigned                npaths;
-    unsigned                body:1;     /* some rule looks at the body */
-} ngx_http_iap_guard_classifier_t;
+struct ngx_http_iap_guard_classifier_s {
+    ngx_str_t                       name;
+    ngx_http_iap_guard_place_t      place;      /* of its latest directive;
+                                                   line 0: a preset alone */
+    ngx_array_t                     rules;      /* iap_rule_t, read */
+    iap_view_t                      paths[IAP_JSON_PATHS_MAX];
+    unsigned                        npaths;     /* that rules ask for */
+    unsigned                        body:1;     /* some rule depends on it */
+};
 
 
 /* a breaker, wherever its name is used */
 
 struct ngx_http_iap_guard_breaker_s {
     ngx_iap_breaker_ref_t              ref;     /* first: name, limits */
-    ngx_http_iap_guard_place_t         place;   /* of its definition */
+    ngx_http_iap_guard_place_t         place;   /* of its definition or, while
+                                                   there is none, of a use */
     unsigned                           defined:1;
     ngx_str_t                          classify;
     ngx_http_iap_guard_classifier_t   *classifier;
@@ -46,11 +49,20 @@ struct ngx_http_iap_guard_breaker_s {
 };
 
 
-/* _breaker_conf: the rules of this name, presets without any directive
-   included; NULL: there are none */
+/* _classifier: the rules of this name; NULL: there are none, or no memory */
 
-ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier(
+ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+
+/* adds the presets' rules, once all is read, and looks for paths */
+
+ngx_int_t ngx_http_iap_guard_check_classifiers(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
+
+/* _breaker_conf: the definitions, once all is read */
+
+ngx_int_t ngx_http_iap_guard_check_breakers(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
 
 /* the breaker of this name; NULL: there is none */
 

@@ -389,7 +389,7 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     answer.json = &values;
 
     iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
-                 classifier->preset, classifier->npreset, &answer, &verdict);
+                 &answer, &verdict);
 
     outcome = transport == IAP_TRANSPORT_LOCAL ? NGX_IAP_OUTCOME_LOCAL
                                                : (ngx_iap_outcome_e)
@@ -411,14 +411,15 @@ static void
 ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
+    iap_view_t                           no_rule = { NULL, 0 };
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
     call->open = 0;
 
     ngx_iap_breaker_end(&call->breaker->ref, &call->permit,
-                        NGX_IAP_OUTCOME_NEUTRAL, IAP_EFFECT_NONE, 0, 0, "",
-                        r->connection->log);
+                        NGX_IAP_OUTCOME_NEUTRAL, IAP_EFFECT_NONE, 0, 0,
+                        no_rule, r->connection->log);
 }
 
 
