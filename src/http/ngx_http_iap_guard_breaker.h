@@ -49,10 +49,12 @@ struct ngx_http_iap_guard_breaker_s {
 };
 
 
-/* _classifier: the rules of this name; NULL: there are none, or no memory */
+/* _classifier: the rules of this name, once all is read; NGX_DECLINED: there
+   are none */
 
-ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier(ngx_conf_t *cf,
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+ngx_int_t ngx_http_iap_guard_classifier(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name,
+    ngx_http_iap_guard_classifier_t **classifier);
 
 /* adds the presets' rules, once all is read, and looks for paths */
 

@@ -271,6 +271,7 @@ ngx_int_t
 ngx_http_iap_guard_check_breakers(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf)
 {
+    ngx_int_t                       rc;
     ngx_uint_t                      i;
     ngx_http_iap_guard_breaker_t  **breakers, *breaker;
 
@@ -302,15 +303,19 @@ ngx_http_iap_guard_check_breakers(ngx_conf_t *cf,
             return NGX_ERROR;
         }
 
-        breaker->classifier = ngx_http_iap_guard_classifier(cf, imcf,
-                                                        &breaker->classify);
-        if (breaker->classifier == NULL) {
+        rc = ngx_http_iap_guard_classifier(cf, imcf, &breaker->classify,
+                                           &breaker->classifier);
+
+        if (rc == NGX_DECLINED) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "breaker \"%V\" of %V:%ui has unknown "
                           "\"classify=%V\", expected \"http\", \"apple\" or "
                           "the name of an \"iap_guard_classify\"",
                           &breaker->ref.name, &breaker->place.file,
                           breaker->place.line, &breaker->classify);
+        }
+
+        if (rc != NGX_OK) {
             return NGX_ERROR;
         }
     }

@@ -166,29 +166,28 @@ ngx_http_iap_guard_classifier_find(ngx_http_iap_guard_main_conf_t *imcf,
 }
 
 
-ngx_http_iap_guard_classifier_t *
+ngx_int_t
 ngx_http_iap_guard_classifier(ngx_conf_t *cf,
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name)
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name,
+    ngx_http_iap_guard_classifier_t **classifier)
 {
-    ngx_http_iap_guard_classifier_t  *classifier;
+    *classifier = ngx_http_iap_guard_classifier_find(imcf, name);
 
-    classifier = ngx_http_iap_guard_classifier_find(imcf, name);
-
-    if (classifier != NULL
-        || ngx_http_iap_guard_classifier_preset(name, NULL) == 0)
-    {
-        return classifier;
+    if (*classifier != NULL) {
+        return NGX_OK;
     }
 
-    classifier = ngx_http_iap_guard_classifier_new(cf, imcf, name);
-
-    if (classifier == NULL
-        || ngx_http_iap_guard_classifier_finish(cf, classifier) != NGX_OK)
-    {
-        return NULL;
+    if (ngx_http_iap_guard_classifier_preset(name, NULL) == 0) {
+        return NGX_DECLINED;
     }
 
-    return classifier;
+    *classifier = ngx_http_iap_guard_classifier_new(cf, imcf, name);
+
+    if (*classifier == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_iap_guard_classifier_finish(cf, *classifier);
 }
 
 
