@@ -9,9 +9,6 @@
 static void ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_str_t *name);
 static ngx_iap_slot_t *ngx_iap_slot_reuse(ngx_iap_zone_t *zone);
-static ngx_iap_slot_t *ngx_iap_slot_first(ngx_iap_zone_t *zone);
-static ngx_iap_slot_t *ngx_iap_slot_next(ngx_iap_zone_t *zone,
-    ngx_iap_slot_t *slot);
 
 
 size_t
@@ -231,7 +228,7 @@ ngx_iap_slot_by_number(ngx_iap_zone_t *zone, uint32_t number)
 }
 
 
-static ngx_iap_slot_t *
+ngx_iap_slot_t *
 ngx_iap_slot_first(ngx_iap_zone_t *zone)
 {
     if (zone->head->slots == 0) {
@@ -243,7 +240,7 @@ ngx_iap_slot_first(ngx_iap_zone_t *zone)
 }
 
 
-static ngx_iap_slot_t *
+ngx_iap_slot_t *
 ngx_iap_slot_next(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot)
 {
     if (slot->next == 0) {

@@ -3,7 +3,7 @@
  *
  * _api          the directive, routing, who may
  * _api_io       reading the body and arguments, answering
- * _api_status   status, metrics, guards
+ * _api_status   status, metrics, guards; _api_store, what of it is the store's
  * _api_bans     bans
  *
  * A call makes its answer from copies, never under the zone's lock, and
@@ -15,6 +15,8 @@
 
 /* nginx's configuration header comes before any of the system's */
 #include "ngx_http_iap_guard.h"
+
+#include "iap_metrics.h"
 
 #include <jansson.h>
 
@@ -101,6 +103,14 @@ ngx_int_t ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
 
 json_t *ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r,
     ngx_uint_t max);
+
+/* of _api_store: what `status` and `metrics` show of the store, from a copy of
+   what the zone knows of it */
+
+json_t *ngx_http_iap_guard_api_store(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_iap_zone_store_t *store);
+void ngx_http_iap_guard_api_store_metrics(iap_text_t *out,
+    ngx_iap_zone_store_t *store);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_API_H */

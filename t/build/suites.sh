@@ -90,7 +90,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link)
+        link | route)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -153,6 +153,15 @@ suite_redis() {
 suite_link() {
     SUITE_ENV=()
     run_suite link "$@" :: --source="$BUILD/link/tree" --build="$BUILD/link/out"
+}
+
+
+# Where nodes are, likewise: an nginx with nothing but the store
+
+suite_route() {
+    SUITE_ENV=()
+    run_suite route "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/route/out"
 }
 
 
@@ -272,9 +281,10 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
-            redis:t/redis/link/*)   ;;
+            redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
+            route:t/redis/route/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -293,7 +303,7 @@ run_suites() {
     local suite files named=$# failed=0
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run
+                              t/redis/*.pl t/redis/link/run t/redis/route/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""
