@@ -10,6 +10,7 @@
 #define IAP_CLASSIFY_H
 
 #include "iap_breaker.h"
+#include "iap_json.h"
 
 
 /*  id, name in the configuration, effect on a breaker  */
@@ -51,23 +52,6 @@ typedef enum {
     IAP_BODY_UNREAD             /* compressed, too long, not asked for (HEAD):
                                    judged by its status */
 } iap_body_e;
-
-
-typedef enum {
-    IAP_VALUE_ABSENT = 0,
-    IAP_VALUE_NUMBER,           /* an integer that int64_t holds */
-    IAP_VALUE_TEXT,
-    IAP_VALUE_TRUE,
-    IAP_VALUE_FALSE,
-    IAP_VALUE_NULL,             /* as good as absent, as many write it */
-    IAP_VALUE_OTHER             /* an object, an array, a fraction, ... */
-} iap_value_e;
-
-typedef struct {
-    iap_value_e  type;
-    int64_t      number;
-    iap_view_t   text;
-} iap_value_t;
 
 
 /* what is to be classified */
@@ -186,6 +170,10 @@ const char *iap_rule_check(iap_view_t text);
    all of them in one pass; false: it has no more */
 
 bool iap_rule_path(const iap_rule_t *rule, unsigned i, iap_view_t *path);
+
+/* whether it depends on the body, so that this has to be read */
+
+bool iap_rule_reads(const iap_rule_t *rule);
 
 /* names; false: unknown */
 

@@ -186,6 +186,23 @@ iap_rule_path(const iap_rule_t *rule, unsigned i, iap_view_t *path)
 }
 
 
+bool
+iap_rule_reads(const iap_rule_t *rule)
+{
+    unsigned  k, kinds;
+
+    kinds = 0;
+
+    for (k = 0; k < rule->n; k++) {
+        kinds |= rule->conditions[k].kind;
+    }
+
+    return (kinds & (IAP_CONDITION_JSON | IAP_CONDITION_NOTJSON
+                     | IAP_CONDITION_UNREAD))
+           != 0;
+}
+
+
 static const char *
 iap_condition_read(const iap_rule_t *rule, iap_view_t part,
     iap_condition_t *c)
