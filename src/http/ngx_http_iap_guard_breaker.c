@@ -157,7 +157,7 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->breaker = breaker;
 
     admission = ngx_iap_breaker_admit(&breaker->ref, &call->permit, &wait,
-                                      &call->state, r->connection->log);
+                                      &call->state, ngx_cycle->log);
 
     if (admission != IAP_BREAKER_ADMITTED) {
         return ngx_http_iap_guard_breaker_cut(r, ctx, admission, wait);

@@ -403,7 +403,7 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
 
     ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
                         verdict.effect, call->slow, hold, verdict.rule,
-                        r->connection->log);
+                        ngx_cycle->log);
 }
 
 
@@ -419,7 +419,7 @@ ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
 
     ngx_iap_breaker_end(&call->breaker->ref, &call->permit,
                         NGX_IAP_OUTCOME_NEUTRAL, IAP_EFFECT_NONE, 0, 0,
-                        no_rule, r->connection->log);
+                        no_rule, ngx_cycle->log);
 }
 
 
