@@ -5,6 +5,9 @@ package RouteTest;
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use lib dirname(__FILE__) . '/../link';
+
 use Exporter qw(import);
 use Test::More;
 
