@@ -12,8 +12,8 @@
 /* of the memory that the tables share, see NGX_IAP_KINDS */
 #define NGX_IAP_SHARES        16
 
-/* pages kept for the head, besides those of slots and breakers */
-#define NGX_IAP_SPARE_PAGES   1
+/* pages that the head takes */
+#define NGX_IAP_HEAD_PAGES    1
 
 /* a zone that has been full for less is not worth a second line */
 #define NGX_IAP_FULL_QUIET    60000
@@ -151,7 +151,7 @@ static ngx_int_t
 ngx_iap_zone_divide(ngx_iap_zone_t *zone)
 {
     void        *mem;
-    size_t       pages, kept, size;
+    size_t       pages, kept, left, size;
     ngx_uint_t   i;
 
     pages = zone->shpool->pfree;
@@ -161,9 +161,18 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
         return NGX_ERROR;
     }
 
+    left = pages - kept;
+
     for (i = 0; i < NGX_IAP_KIND_COUNT; i++) {
         size = (pages - kept) * ngx_iap_kinds[i].share / NGX_IAP_SHARES;
-        size = ngx_max(size, 1) * ngx_pagesize;
+
+        /* a page at least, for those that follow, too */
+
+        size = ngx_max(size, 1);
+        size = ngx_min(size, left - (NGX_IAP_KIND_COUNT - 1 - i));
+        left -= size;
+
+        size *= ngx_pagesize;
 
         /* pages of a mapping that is just made are zero; writing zeros
            would only have the system provide them all */
@@ -185,7 +194,7 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
 }
 
 
-/* pages that the configured guards and breakers need, and the head */
+/* pages that the configured guards and breakers need */
 
 static size_t
 ngx_iap_zone_kept(ngx_iap_zone_t *zone)
@@ -193,8 +202,7 @@ ngx_iap_zone_kept(ngx_iap_zone_t *zone)
     return (zone->nslots * ngx_iap_slot_size() + ngx_pagesize - 1)
            / ngx_pagesize
            + (zone->nbreakers * ngx_iap_breaker_size() + ngx_pagesize - 1)
-             / ngx_pagesize
-           + NGX_IAP_SPARE_PAGES;
+             / ngx_pagesize;
 }
 
 
@@ -207,7 +215,7 @@ ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages)
     size_t  needed;
 
     needed = ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT
-             + NGX_IAP_SPARE_PAGES;
+             + NGX_IAP_HEAD_PAGES;
     needed -= ngx_min(pages, needed - 1);
 
     return needed + needed / 64 + 1;

@@ -188,6 +188,18 @@ sub wait_for {
 }
 
 
+# Other options, for the start or the next reload.
+
+sub configure {
+    my ($self, %options) = @_;
+
+    $self->{$_} = $options{$_} foreach keys %options;
+    _write($self->file('nginx.conf'), $self->_conf) if $self->{port};
+
+    return $self;
+}
+
+
 # Sends HUP, and waits until all the workers are new ones.
 
 sub reload {
