@@ -54,9 +54,6 @@ END
         }
 END
 
-    $nginx->wait_for(5, sub { $nginx->workers == WORKERS })
-        or die "where are the workers?\n";
-
     $test->();
 
     my @complaints = $nginx->complaints;
