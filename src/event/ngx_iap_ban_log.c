@@ -643,6 +643,14 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
         return NGX_OK;
     }
 
+    if (reply == NULL) {
+
+        /* another worker's connection may be well */
+
+        ban_log->zone->head->store.read_at = ngx_current_msec
+                                             - NGX_IAP_BAN_LOG_DUE;
+    }
+
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
         return ngx_iap_ban_log_error(ban_log, reply, "read",
                                      &ban_log->unread);

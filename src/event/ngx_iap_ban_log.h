@@ -13,7 +13,9 @@
  * has read all of the log has the same bans as everybody else.  The price is
  * that of two opposite changes within half a second the earlier one may come
  * back for that long.  For the same reason reading all of it once more, after
- * a flush or a failover, does no harm.
+ * a flush or a failover, does no harm.  But what was banned while the store
+ * was away can be ended, before it is written, by a lift that the log already
+ * had.
  *
  * What can't be written now waits in the worker, NGX_IAP_BAN_LOG_WAITING
  * changes at most, the oldest lost first, and is written when the store is

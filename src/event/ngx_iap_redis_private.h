@@ -15,6 +15,13 @@
 #include "iap_keyslot.h"
 
 
+/*
+ * Batches that may be on their way at once to the one server that decides:
+ * one that it works on, and one that waits for its turn.  What comes meanwhile
+ * is the next one, which is the larger the more there is to do.
+ */
+#define NGX_IAP_BATCHES_MAX     2
+
 /* a call is sent to so many nodes before it has failed */
 #define NGX_IAP_CALL_HOPS       4
 
@@ -136,9 +143,11 @@ struct ngx_iap_redis_s {
     unsigned                lost:1;     /* no node can be found */
 
     ngx_queue_t             calls;      /* all */
-    ngx_queue_t             pending;    /* subjects: parts to be sent in this
-                                           turn of the event loop */
+    ngx_queue_t             pending;    /* subjects: parts to be sent at the
+                                           end of this turn of the event loop,
+                                           or when a batch has come back */
     ngx_event_t             flush;      /* posted */
+    ngx_uint_t              nbatches;   /* on their way */
     ngx_queue_t             parked;     /* calls that wait for `finding` */
     ngx_queue_t             failed;     /* calls whose done is to be called */
     ngx_event_t             failure;    /* posted */

@@ -12,13 +12,15 @@
 
 
 typedef struct {
-    ngx_iap_zone_store_t   store;
-    ngx_uint_t             redis;     /* whether there is one */
-    ngx_iap_slot_t        *slots;     /* copies, in the order of the guards */
-    uint64_t              *bans;      /* of each */
-    ngx_uint_t             n;
-    size_t                 used[NGX_IAP_KIND_COUNT];
-    size_t                 size[NGX_IAP_KIND_COUNT];
+    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_iap_zone_store_t             store;
+    ngx_iap_breaker_info_t          *breakers;
+    ngx_iap_slot_t                  *slots;     /* copies, in the order of the
+                                                   guards */
+    uint64_t                        *bans;      /* of each */
+    ngx_uint_t                       n;
+    size_t                           used[NGX_IAP_KIND_COUNT];
+    size_t                           size[NGX_IAP_KIND_COUNT];
 } ngx_http_iap_guard_snapshot_t;
 
 
@@ -67,7 +69,7 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
     }
 
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                 json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}",
+                 json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
                            "version", NGX_HTTP_IAP_GUARD_VERSION,
                            "nginx", NGINX_VERSION,
                            "store",
@@ -75,6 +77,9 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
                            "zone", ngx_http_iap_guard_zone_json(imcf, &snap),
                            "guards",
                            ngx_http_iap_guard_guards_json(imcf, &snap),
+                           "breakers",
+                           ngx_http_iap_guard_api_breaker_list(imcf,
+                                                           snap.breakers),
                            "bans",
                            ngx_http_iap_guard_api_ban_list(r,
                                           NGX_HTTP_IAP_GUARD_STATUS_BANS)));
@@ -193,19 +198,20 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
+    snap->imcf = imcf;
     snap->n = imcf->guards.nelts;
     snap->slots = ngx_palloc(r->pool,
                              (snap->n + 1) * sizeof(ngx_iap_slot_t));
     snap->bans = ngx_pcalloc(r->pool, (snap->n + 1) * sizeof(uint64_t));
+    snap->breakers = ngx_http_iap_guard_api_breaker_infos(r, imcf);
 
-    if (snap->slots == NULL || snap->bans == NULL) {
+    if (snap->slots == NULL || snap->bans == NULL || snap->breakers == NULL) {
         return NGX_ERROR;
     }
 
     guards = imcf->guards.elts;
 
     snap->store = imcf->zone->head->store;
-    snap->redis = imcf->redis_conf != NULL;
 
     for (i = 0; i < snap->n; i++) {
         snap->slots[i] = *guards[i]->slot;
@@ -315,10 +321,10 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                      "dry_run_rejections",
                      ngx_http_iap_guard_layers_json(slot, 1),
                      "zone_full", full,
-                     "bans", (json_int_t) snap->bans[i],
-                     "bans_total", (json_int_t) slot->bans_total,
                      "fallbacks", (json_int_t) slot->fallbacks,
-                     "deny_cache_hits", (json_int_t) slot->denied);
+                     "deny_cache_hits", (json_int_t) slot->denied,
+                     "bans", (json_int_t) snap->bans[i],
+                     "bans_total", (json_int_t) slot->bans_total);
 }
 
 
@@ -414,12 +420,17 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
     ngx_http_iap_guard_write_guards(out, snap, IAP_METRIC_BANS_TOTAL);
     ngx_http_iap_guard_write_guards(out, snap, IAP_METRIC_BANS);
 
-    if (snap->redis) {
+    if (snap->imcf->redis_conf != NULL) {
         ngx_http_iap_guard_api_store_metrics(out, &snap->store);
         ngx_http_iap_guard_write_guards(out, snap,
                                         IAP_METRIC_STORE_FALLBACKS);
         ngx_http_iap_guard_write_guards(out, snap,
                                         IAP_METRIC_DENY_CACHE_HITS);
+    }
+
+    if (snap->imcf->breakers.nelts != 0) {
+        ngx_http_iap_guard_api_breaker_metrics(out, snap->imcf,
+                                               snap->breakers);
     }
 
     ngx_http_iap_guard_write_zone(out, snap);
