@@ -104,6 +104,8 @@ sub start {
 
         if ($rc == 0) {
             $self->{keeper} = _keeper($self->folder);
+            $self->wait_for(10, sub { $self->workers == $self->{workers} })
+                or die "nginx did not start its workers\n";
             return $self;
         }
 
