@@ -37,6 +37,32 @@ iap_bucket_conf_init(iap_bucket_conf_t *conf, iap_rate_t rate,
 
 
 void
+iap_bucket_conf_divide(iap_bucket_conf_t *conf, uint64_t n)
+{
+    iap_ticks_t  longest;
+
+    conf->capacity /= n;
+
+    if (conf->capacity == 0) {
+        conf->capacity = 1;
+    }
+
+    /* a token of so slow a bucket may take too long to be reckoned with */
+
+    longest = IAP_TICKS_MAX / 4 / conf->capacity;
+
+    if (conf->interval > longest / n) {
+        conf->interval = longest;
+
+    } else {
+        conf->interval *= n;
+    }
+
+    conf->burst = conf->capacity * conf->interval;
+}
+
+
+void
 iap_bucket_look(const iap_bucket_conf_t *conf, iap_ticks_t tat,
     iap_ticks_t now, iap_bucket_result_t *result)
 {

@@ -43,6 +43,13 @@ const char *iap_bucket_conf_init(iap_bucket_conf_t *conf, iap_rate_t rate,
     uint64_t capacity);
 
 /*
+ * One n-th of it, for each of n that do not know of each other: of the
+ * capacity, one token at least, and of the rate.  n is above 0.
+ */
+
+void iap_bucket_conf_divide(iap_bucket_conf_t *conf, uint64_t n);
+
+/*
  * What one token would do to a bucket stored as tat at the moment now.
  * Changes nothing: storing result->tat is what charges.  A tat further
  * ahead than an empty bucket's (a clock that stepped back, a lowered

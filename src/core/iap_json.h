@@ -22,7 +22,7 @@
 #include "iap_core.h"
 
 
-#define IAP_JSON_PATHS_MAX   16     /* watched at once */
+#define IAP_JSON_PATHS_MAX   24     /* watched at once; "apple" has 17 */
 #define IAP_JSON_PARTS_MAX   8      /* of a path */
 #define IAP_JSON_DEPTH_MAX   128    /* arrays and objects within each other */
 #define IAP_JSON_TEXT_MAX    256    /* bytes kept of a value */

@@ -111,6 +111,36 @@ iap_key_from_address(iap_view_t text, iap_view_t secret, iap_key_t *key)
 }
 
 
+iap_key_status_e
+iap_key_brace(iap_key_t *key)
+{
+    uint8_t     buf[IAP_KEY_TEXT_MAX];
+    iap_view_t  text, secret;
+
+    if (memchr(key->data, '{', key->len) == NULL) {
+        return IAP_KEY_OK;
+    }
+
+    if (key->len + 2 <= IAP_KEY_TEXT_MAX) {
+        memmove(key->data + 2, key->data, key->len);
+        key->data[0] = '{';
+        key->data[1] = '}';
+        key->len += 2;
+
+        return IAP_KEY_OK;
+    }
+
+    memcpy(buf, key->data, key->len);
+
+    text.data = buf;
+    text.len = key->len;
+    secret.data = NULL;
+    secret.len = 0;
+
+    return iap_key_hash(text, secret, key);
+}
+
+
 /* whether text, which is not empty, may stand for itself */
 
 static bool

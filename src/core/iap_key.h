@@ -50,6 +50,15 @@ iap_key_status_e iap_key_from_address(iap_view_t text, iap_view_t secret,
     iap_key_t *key);
 
 /*
+ * A key text as the end of a key's name in a Redis Cluster, where braces choose
+ * the slot: "{}" goes before one that has a brace, which takes the choice away;
+ * where there is no room for that, it is hashed.  No two are the same
+ * afterwards that were not before.
+ */
+
+iap_key_status_e iap_key_brace(iap_key_t *key);
+
+/*
  * Whether text is a key text that no identity stands for as it is: a hash, or
  * the stand-in key of an address.  What operators copy from a list.
  */

@@ -18,6 +18,7 @@ typedef struct {
 static void iap_text_str(iap_text_t *out, const char *s);
 static void iap_text_bytes(iap_text_t *out, const uint8_t *data, size_t len);
 static void iap_text_uint(iap_text_t *out, uint64_t value);
+static void iap_text_seconds(iap_text_t *out, uint64_t us);
 static void iap_text_help(iap_text_t *out, const char *s);
 static void iap_text_label(iap_text_t *out, iap_view_t value);
 static size_t iap_utf8_len(const uint8_t *p, size_t len);
@@ -112,6 +113,47 @@ iap_metric_sample(iap_text_t *out, iap_metric_e metric,
 }
 
 
+void
+iap_metric_histogram(iap_text_t *out, iap_metric_e metric,
+    const uint64_t *bounds, size_t n, const uint64_t *counts, uint64_t sum)
+{
+    size_t       i;
+    uint64_t     total;
+    const char  *name;
+
+    name = iap_metrics[metric].name;
+    total = 0;
+
+    for (i = 0; i <= n; i++) {
+        total += counts[i];
+
+        iap_text_str(out, name);
+        iap_text_str(out, "_bucket{le=\"");
+
+        if (i < n) {
+            iap_text_seconds(out, bounds[i]);
+
+        } else {
+            iap_text_str(out, "+Inf");
+        }
+
+        iap_text_str(out, "\"} ");
+        iap_text_uint(out, total);
+        iap_text_str(out, "\n");
+    }
+
+    iap_text_str(out, name);
+    iap_text_str(out, "_sum ");
+    iap_text_seconds(out, sum);
+    iap_text_str(out, "\n");
+
+    iap_text_str(out, name);
+    iap_text_str(out, "_count ");
+    iap_text_uint(out, total);
+    iap_text_str(out, "\n");
+}
+
+
 static void
 iap_text_str(iap_text_t *out, const char *s)
 {
@@ -145,6 +187,36 @@ iap_text_uint(iap_text_t *out, uint64_t value)
     } while (value != 0);
 
     iap_text_bytes(out, p, (size_t) (buf + sizeof(buf) - p));
+}
+
+
+/* without zeros at the end of the fraction */
+
+static void
+iap_text_seconds(iap_text_t *out, uint64_t us)
+{
+    size_t    len;
+    uint64_t  fraction;
+    uint8_t   buf[7];
+
+    iap_text_uint(out, us / 1000000);
+
+    fraction = us % 1000000;
+
+    if (fraction == 0) {
+        return;
+    }
+
+    buf[0] = '.';
+
+    for (len = 6; len > 0; len--) {
+        buf[len] = (uint8_t) ('0' + fraction % 10);
+        fraction /= 10;
+    }
+
+    for (len = sizeof(buf); buf[len - 1] == '0'; len--) { /* void */ }
+
+    iap_text_bytes(out, buf, len);
 }
 
 

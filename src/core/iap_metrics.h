@@ -25,6 +25,24 @@
       "Bans made, by a layer or through the API.")                            \
     X(BANS, "iap_guard_bans", "gauge", "guard",                               \
       "Bans in force.")                                                       \
+    X(STORE_UP, "iap_guard_store_up", "gauge", "",                            \
+      "Whether the store answers: 1, or 0 while it is down.")                 \
+    X(STORE_COMMANDS, "iap_guard_store_commands_total", "counter", "result",  \
+      "Commands sent to the store, by what became of them.")                  \
+    X(STORE_SECONDS, "iap_guard_store_seconds", "histogram", "",              \
+      "Time that commands to the store took.")                                \
+    X(STORE_FALLBACKS, "iap_guard_store_fallbacks_total", "counter", "guard", \
+      "Requests decided without the store, whole or in part.")                \
+    X(DENY_CACHE_HITS, "iap_guard_deny_cache_hits_total", "counter", "guard", \
+      "Requests refused without asking the store, by what it had said.")      \
+    X(BREAKER_STATE, "iap_guard_breaker_state", "gauge", "breaker",           \
+      "State of a breaker: 0 closed, 1 half-open, 2 open.")                   \
+    X(BREAKER_TRANSITIONS, "iap_guard_breaker_transitions_total", "counter",  \
+      "breaker,to",                                                           \
+      "Changes of a breaker's state, by the state that it changed to.")       \
+    X(BREAKER_CALLS, "iap_guard_breaker_calls_total", "counter",              \
+      "breaker,outcome",                                                      \
+      "Requests that came to a breaker, by what became of them.")             \
     X(ZONE_FULL, "iap_guard_zone_full_total", "counter", "guard,kind",        \
       "Keys that found no room in the zone, by kind of entry.")               \
     X(ZONE_BYTES, "iap_guard_zone_bytes", "gauge", "kind",                    \
@@ -68,6 +86,15 @@ void iap_metric_begin(iap_text_t *out, iap_metric_e metric);
 
 void iap_metric_sample(iap_text_t *out, iap_metric_e metric,
     const iap_view_t *values, uint64_t value);
+
+/*
+ * The samples of a histogram without labels.  counts has one more element than
+ * bounds: what lies above the last; each counts for itself alone.  Bounds
+ * and sum are in microseconds, and written in seconds.
+ */
+
+void iap_metric_histogram(iap_text_t *out, iap_metric_e metric,
+    const uint64_t *bounds, size_t n, const uint64_t *counts, uint64_t sum);
 
 
 #endif /* IAP_METRICS_H */

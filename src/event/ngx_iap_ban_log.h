@@ -3,15 +3,28 @@
  * others within two seconds.
  *
  * The log is a stream, "PREFIX:{bans}:log", of bans and of their ends, cut
- * to the latest NGX_IAP_BAN_LOG_MAX, and gone when its last ban is over.  A
+ * to the latest 65536 (lua/ban.lua), and gone when its last ban is over.  A
  * machine reads it twice a second, by whichever worker's timer comes first,
- * and puts what others wrote into its zone.  A fresh zone reads all of it.
+ * and puts what was written into its zone.  A fresh zone reads all of it.
  * What is malformed, of a guard or layer that this configuration does not
  * have, or over, is passed over.
  *
+ * A machine reads its own changes as well: whatever crossed on the way, who
+ * has read all of the log has the same bans as everybody else.  The price is
+ * that of two opposite changes within half a second the earlier one may come
+ * back for that long.  For the same reason reading all of it once more, after
+ * a flush or a failover, does no harm.  But what was banned while the store
+ * was away can be ended, before it is written, by a lift that the log already
+ * had.
+ *
  * What can't be written now waits in the worker, NGX_IAP_BAN_LOG_WAITING
  * changes at most, the oldest lost first, and is written when the store is
- * back, less the time that has passed.
+ * back.  A ban is written with the time that is left of it in the zone by
+ * then, and not at all if it is over or lifted.  What waits in a worker that
+ * ends is lost.
+ *
+ * A call that was carried out although its answer came too late is made
+ * again.  Then a ban that another machine lifted in between is back.
  */
 
 #ifndef NGX_IAP_BAN_LOG_H
@@ -21,7 +34,6 @@
 #include "ngx_iap_redis.h"
 
 
-#define NGX_IAP_BAN_LOG_MAX       65536
 #define NGX_IAP_BAN_LOG_WAITING   1024
 #define NGX_IAP_BAN_LOG_INTERVAL  500       /* ms */
 
@@ -34,22 +46,25 @@ typedef struct ngx_iap_ban_log_s  ngx_iap_ban_log_t;
 ngx_iap_ban_log_t *ngx_iap_ban_log_create(ngx_iap_redis_t *redis,
     ngx_iap_zone_t *zone, ngx_log_t *log);
 
-/* before the store is destroyed */
+/* before the store is destroyed, which then gives back the memory of calls
+   that are under way */
 
 void ngx_iap_ban_log_destroy(ngx_iap_ban_log_t *ban_log);
 
 /*
- * A ban was made here: key is an identity's key text, or a prefix's text
- * ("203.0.113.0/24") in the layer "segment".  The texts are copied.
+ * A ban was made, or prolonged, in the zone: key is an identity's key text,
+ * or in the layer "segment" a prefix's text ("203.0.113.0/24").  The texts
+ * are copied.
  */
 
 void ngx_iap_ban_log_made(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
-    ngx_str_t *layer, iap_view_t key, iap_ticks_t duration);
+    ngx_str_t *layer, ngx_str_t *key);
 
-/* all bans that match were lifted here; what is empty matches any */
+/* all bans that match were lifted in the zone; what is empty matches any, but
+   not all three are */
 
 void ngx_iap_ban_log_lifted(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
-    ngx_str_t *layer, iap_view_t key);
+    ngx_str_t *layer, ngx_str_t *key);
 
 
 #endif /* NGX_IAP_BAN_LOG_H */

@@ -12,6 +12,14 @@
 #define NGX_IAP_BAN_LENGTHS  129
 
 
+typedef struct {
+    ngx_iap_zone_t        *zone;
+    ngx_iap_ban_filter_t  *filter;
+    ngx_iap_ban_visit_pt   visit;
+    void                  *data;
+} ngx_iap_ban_lifting_t;
+
+
 static iap_hash_t ngx_iap_ban_hash_key(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, iap_view_t key);
 static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
@@ -19,13 +27,77 @@ static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
 static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
     iap_ticks_t *duration);
+static ngx_int_t ngx_iap_ban_count(ngx_iap_slot_t *slot, ngx_int_t rc);
+static ngx_int_t ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, const iap_addr_t *addr,
+    unsigned bits, iap_ticks_t *duration);
+static ngx_int_t ngx_iap_ban_key_put(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, iap_view_t key,
+    iap_ticks_t *duration);
+static ngx_uint_t ngx_iap_ban_is_segment(ngx_iap_slot_layer_t *layer);
+static ngx_uint_t ngx_iap_ban_is_prefix(iap_view_t key, iap_addr_t *addr,
+    unsigned *bits);
 static iap_ticks_t ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash);
+static ngx_uint_t ngx_iap_ban_is_named(ngx_str_t *wanted, u_char *name,
+    size_t len);
+static void ngx_iap_bans_lift_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_ban_lifting_t *lifting);
+static ngx_int_t ngx_iap_bans_lift_visit(ngx_iap_ban_info_t *ban, void *data);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
     iap_ticks_t now, ngx_iap_ban_info_t *info);
 
 
 ngx_int_t
 ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
+{
+    return ngx_iap_ban_count(slot, ngx_iap_ban_key_put(zone, slot, layer, key,
+                                                       duration));
+}
+
+
+ngx_int_t
+ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
+    iap_ticks_t *duration)
+{
+    return ngx_iap_ban_count(slot, ngx_iap_ban_prefix_put(zone, slot, layer,
+                                                   addr, bits, duration));
+}
+
+
+static ngx_int_t
+ngx_iap_ban_count(ngx_iap_slot_t *slot, ngx_int_t rc)
+{
+    if (rc == NGX_OK) {
+        (void) ngx_atomic_fetch_add(&slot->bans_total, 1);
+    }
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
+{
+    unsigned    bits;
+    iap_addr_t  addr;
+
+    if (!ngx_iap_ban_is_segment(layer)) {
+        return ngx_iap_ban_key_put(zone, slot, layer, key, duration);
+    }
+
+    if (!ngx_iap_ban_is_prefix(key, &addr, &bits)) {
+        return NGX_ERROR;
+    }
+
+    return ngx_iap_ban_prefix_put(zone, slot, layer, &addr, bits, duration);
+}
+
+
+static ngx_int_t
+ngx_iap_ban_key_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
 {
     iap_ban_subject_t  subject;
@@ -39,8 +111,8 @@ ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 }
 
 
-ngx_int_t
-ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+static ngx_int_t
+ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
     iap_ticks_t *duration)
 {
@@ -102,13 +174,22 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     *duration = until - now;
 
-    if (!is_new) {
-        return NGX_DONE;
-    }
+    return is_new ? NGX_OK : NGX_DONE;
+}
 
-    (void) ngx_atomic_fetch_add(&slot->bans_total, 1);
 
-    return NGX_OK;
+static ngx_uint_t
+ngx_iap_ban_is_segment(ngx_iap_slot_layer_t *layer)
+{
+    return layer->name_len == sizeof("segment") - 1
+           && ngx_memcmp(layer->name, "segment", layer->name_len) == 0;
+}
+
+
+static ngx_uint_t
+ngx_iap_ban_is_prefix(iap_view_t key, iap_addr_t *addr, unsigned *bits)
+{
+    return iap_addr_parse_prefix(key, addr, bits) && *bits != 0;
 }
 
 
@@ -183,6 +264,27 @@ ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_shmtx_unlock(&zone->shpool->mutex);
 
     return longest;
+}
+
+
+iap_ticks_t
+ngx_iap_ban_shown_left(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key)
+{
+    unsigned    bits;
+    iap_addr_t  addr;
+
+    if (!ngx_iap_ban_is_segment(layer)) {
+        return ngx_iap_ban_left(zone, ngx_iap_ban_hash_key(zone, slot, layer,
+                                                           key));
+    }
+
+    if (!ngx_iap_ban_is_prefix(key, &addr, &bits)) {
+        return 0;
+    }
+
+    return ngx_iap_ban_left(zone, ngx_iap_ban_hash_prefix(zone, slot, &addr,
+                                                          bits));
 }
 
 
@@ -284,9 +386,127 @@ ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
 
 
 void
-ngx_iap_ban_lift(ngx_iap_zone_t *zone, iap_hash_t hash)
+ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
+    ngx_iap_ban_visit_pt visit, void *data)
 {
-    ngx_iap_zone_forget(zone, NGX_IAP_KIND_BANS, hash);
+    ngx_iap_slot_t         *slot;
+    ngx_iap_ban_lifting_t   lifting;
+
+    lifting.zone = zone;
+    lifting.filter = filter;
+    lifting.visit = visit;
+    lifting.data = data;
+
+    if (filter->any_key) {
+        (void) ngx_iap_bans_walk(zone, ngx_iap_bans_lift_visit, &lifting);
+    }
+
+    for (slot = ngx_iap_slot_first(zone);
+         slot != NULL;
+         slot = ngx_iap_slot_next(zone, slot))
+    {
+        if (!ngx_iap_ban_is_named(&filter->guard, slot->name,
+                                  slot->name_len))
+        {
+            continue;
+        }
+
+        if (!filter->any_key) {
+            ngx_iap_bans_lift_key(zone, slot, &lifting);
+        }
+
+        (void) ngx_atomic_fetch_add(&slot->pardons, 1);
+    }
+}
+
+
+/* a key is looked up in each layer that it may be of, however many bans there
+   are: a log may have thousands of these */
+
+static void
+ngx_iap_bans_lift_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_ban_lifting_t *lifting)
+{
+    u_char                 text[IAP_ADDR_TEXT_MAX];
+    iap_view_t             key;
+    ngx_uint_t             i;
+    iap_ticks_t            left;
+    ngx_iap_ban_info_t     info;
+    ngx_iap_slot_layer_t  *layer;
+    ngx_iap_ban_filter_t  *filter;
+
+    filter = lifting->filter;
+
+    for (i = 0; i < slot->nlayers; i++) {
+        layer = &slot->layers[i];
+
+        if (!ngx_iap_ban_is_segment(layer)) {
+            key = filter->key;
+            info.hash = ngx_iap_ban_hash_key(zone, slot, layer, key);
+
+        } else if (filter->addr.family != IAP_ADDR_NONE) {
+            key.data = text;
+            key.len = iap_addr_text(&filter->addr, filter->bits, text);
+            info.hash = ngx_iap_ban_hash_prefix(zone, slot, &filter->addr,
+                                                filter->bits);
+
+        } else {
+            continue;
+        }
+
+        left = key.len != 0 ? ngx_iap_ban_left(zone, info.hash) : 0;
+
+        if (left == 0) {
+            continue;
+        }
+
+        info.guard.data = slot->name;
+        info.guard.len = slot->name_len;
+        info.layer.data = layer->name;
+        info.layer.len = layer->name_len;
+        info.seconds = iap_ticks_to_sec(left);
+        info.key_len = ngx_min(key.len, IAP_KEY_TEXT_MAX);
+        ngx_memcpy(info.key, key.data, info.key_len);
+
+        (void) ngx_iap_bans_lift_visit(&info, lifting);
+    }
+}
+
+
+/* the key matches */
+
+static ngx_int_t
+ngx_iap_bans_lift_visit(ngx_iap_ban_info_t *ban, void *data)
+{
+    ngx_iap_ban_lifting_t *lifting = data;
+
+    ngx_iap_ban_filter_t  *filter;
+
+    filter = lifting->filter;
+
+    if (!ngx_iap_ban_is_named(&filter->guard, ban->guard.data, ban->guard.len)
+        || !ngx_iap_ban_is_named(&filter->layer, ban->layer.data,
+                                 ban->layer.len))
+    {
+        return NGX_OK;
+    }
+
+    ngx_iap_zone_forget(lifting->zone, NGX_IAP_KIND_BANS, ban->hash);
+
+    if (lifting->visit == NULL) {
+        return NGX_OK;
+    }
+
+    return lifting->visit(ban, lifting->data);
+}
+
+
+static ngx_uint_t
+ngx_iap_ban_is_named(ngx_str_t *wanted, u_char *name, size_t len)
+{
+    return wanted->len == 0
+           || (wanted->len == len
+               && ngx_memcmp(wanted->data, name, len) == 0);
 }
 
 

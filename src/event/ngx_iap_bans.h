@@ -34,6 +34,18 @@ typedef ngx_int_t (*ngx_iap_ban_visit_pt)(ngx_iap_ban_info_t *ban,
     void *data);
 
 
+/* which bans are to be lifted: those that match all of this */
+
+typedef struct {
+    ngx_str_t    guard;         /* len 0: of any */
+    ngx_str_t    layer;         /* len 0: in any */
+    ngx_uint_t   any_key;
+    iap_view_t   key;           /* of identities; len 0: of none */
+    iap_addr_t   addr;          /* of prefixes; IAP_ADDR_NONE: of none */
+    unsigned     bits;
+} ngx_iap_ban_filter_t;
+
+
 /*
  * Bans an identity's key text in a layer, or a prefix in the layer
  * "segment".  NGX_OK: made; NGX_DONE: there was one already, prolonged if this
@@ -47,6 +59,20 @@ ngx_int_t ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 ngx_int_t ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
     iap_ticks_t *duration);
+
+/*
+ * A ban that another machine has made: key as it is shown.  The same, but it
+ * is not counted in bans_total.  NGX_ERROR: the key is none of that layer.
+ */
+
+ngx_int_t ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration);
+
+/* what is left of the ban of that very key, as it is shown; 0: there is none,
+   though another prefix may be banned */
+
+iap_ticks_t ngx_iap_ban_shown_left(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, iap_view_t key);
 
 /* whether the zone has any ban in force: cheap, without the lock, may be
    true for a while after the last was lifted */
@@ -68,9 +94,14 @@ iap_ticks_t ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 ngx_int_t ngx_iap_bans_walk(ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt visit,
     void *data);
 
-/* ends a ban that ngx_iap_bans_walk() has shown; no matter if it has gone */
+/*
+ * Ends the bans that match, and calls visit, unless it is NULL, with a copy
+ * of each, as ngx_iap_bans_walk() does.  Raises the pardons of each guard that
+ * it is about, whether or not there was a ban.
+ */
 
-void ngx_iap_ban_lift(ngx_iap_zone_t *zone, iap_hash_t hash);
+void ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
+    ngx_iap_ban_visit_pt visit, void *data);
 
 
 #endif /* NGX_IAP_BANS_H */

@@ -25,7 +25,6 @@ static void ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
 static void ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result);
 static void ngx_iap_call_sick(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,
     const char *why, size_t len);
-static uint64_t ngx_iap_call_now(void);
 static ngx_uint_t ngx_iap_call_token_is(const char *token, size_t len,
     const char *word);
 
@@ -139,8 +138,12 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     redisFreeCommand(command);
 
     if (rc != NGX_OK) {
-        ngx_iap_peer_failed(peer, "no connection");
-        redis->route->doubt(redis, peer);
+
+        if (!ngx_iap_link_resting(peer->link)) {
+            ngx_iap_peer_failed(peer, "no connection");
+            redis->route->doubt(redis, peer);
+        }
+
         ngx_iap_call_count(call, NGX_IAP_RESULT_CLOSED);
         ngx_iap_call_fail_later(call);
         return;
@@ -177,8 +180,9 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
         return;
 
     case NGX_IAP_OP_CLOSED:
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_CLOSED, "no connection",
-                          sizeof("no connection") - 1);
+        ngx_iap_peer_broke(call->peer, "no connection");
+        call->redis->route->doubt(call->redis, call->peer);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_CLOSED);
         return;
 
     default:
@@ -282,7 +286,7 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     call->eval = 0;
     call->peer = NULL;
 
-    ngx_iap_peer_answered(peer);
+    ngx_iap_peer_answered(peer, call->started);
     ngx_iap_call_to(call, other);
     ngx_iap_peer_leave(peer);
 
@@ -368,12 +372,14 @@ static void
 ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     ngx_iap_result_e result)
 {
+    uint64_t          asked;
     ngx_int_t         rc;
     ngx_iap_peer_t   *peer;
     ngx_iap_redis_t  *redis;
 
     peer = call->peer;
     redis = call->redis;
+    asked = call->started;
 
     ngx_iap_call_count(call, result);
     ngx_queue_remove(&call->live);
@@ -384,7 +390,7 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     rc = call->done(call, reply);
 
     if (reply != NULL && rc == NGX_OK) {
-        ngx_iap_peer_answered(peer);
+        ngx_iap_peer_answered(peer, asked);
 
     } else if (reply != NULL) {
         ngx_iap_call_sick(redis, peer, redis->why, ngx_strlen(redis->why));
@@ -468,10 +474,7 @@ ngx_iap_call_token_is(const char *token, size_t len, const char *word)
 }
 
 
-/* microseconds: nginx's own clock is too coarse for what takes less than one
-   of its milliseconds */
-
-static uint64_t
+uint64_t
 ngx_iap_call_now(void)
 {
     struct timespec  ts;

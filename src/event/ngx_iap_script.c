@@ -32,6 +32,14 @@ static const char  ngx_iap_script_forget_text[] =
 #include "iap_lua_forget.h"
 ;
 
+static const char  ngx_iap_script_ban_text[] =
+#include "iap_lua_ban.h"
+;
+
+static const char  ngx_iap_script_bans_text[] =
+#include "iap_lua_bans.h"
+;
+
 
 ngx_iap_script_t  ngx_iap_script_decide = {
     "decide", ngx_iap_script_decide_text,
@@ -48,11 +56,23 @@ ngx_iap_script_t  ngx_iap_script_forget = {
     sizeof(ngx_iap_script_forget_text) - 1, { 0 }
 };
 
+ngx_iap_script_t  ngx_iap_script_ban = {
+    "ban", ngx_iap_script_ban_text,
+    sizeof(ngx_iap_script_ban_text) - 1, { 0 }
+};
+
+ngx_iap_script_t  ngx_iap_script_bans = {
+    "bans", ngx_iap_script_bans_text,
+    sizeof(ngx_iap_script_bans_text) - 1, { 0 }
+};
+
 
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
     &ngx_iap_script_refund,
-    &ngx_iap_script_forget
+    &ngx_iap_script_forget,
+    &ngx_iap_script_ban,
+    &ngx_iap_script_bans
 };
 
 
@@ -226,7 +246,7 @@ ngx_iap_args_command(ngx_iap_args_t *args, const ngx_iap_script_t *script,
     long long    n;
     ngx_uint_t   i;
 
-    if (args->failed || args->n == 0) {
+    if (args->failed || args->nkeys == 0) {
         return NULL;
     }
 

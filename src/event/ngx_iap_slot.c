@@ -9,26 +9,12 @@
 static void ngx_iap_slot_name(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_str_t *name);
 static ngx_iap_slot_t *ngx_iap_slot_reuse(ngx_iap_zone_t *zone);
-static ngx_iap_slot_t *ngx_iap_slot_first(ngx_iap_zone_t *zone);
-static ngx_iap_slot_t *ngx_iap_slot_next(ngx_iap_zone_t *zone,
-    ngx_iap_slot_t *slot);
 
 
 size_t
 ngx_iap_slot_size(void)
 {
-    size_t  size;
-
-    /* the slab allocator gives powers of two below half a page, then whole
-       pages */
-
-    if (sizeof(ngx_iap_slot_t) > ngx_pagesize / 2) {
-        return ngx_align(sizeof(ngx_iap_slot_t), ngx_pagesize);
-    }
-
-    for (size = 64; size < sizeof(ngx_iap_slot_t); size *= 2) { /* void */ }
-
-    return size;
+    return ngx_iap_zone_takes(sizeof(ngx_iap_slot_t));
 }
 
 
@@ -242,7 +228,7 @@ ngx_iap_slot_by_number(ngx_iap_zone_t *zone, uint32_t number)
 }
 
 
-static ngx_iap_slot_t *
+ngx_iap_slot_t *
 ngx_iap_slot_first(ngx_iap_zone_t *zone)
 {
     if (zone->head->slots == 0) {
@@ -254,7 +240,7 @@ ngx_iap_slot_first(ngx_iap_zone_t *zone)
 }
 
 
-static ngx_iap_slot_t *
+ngx_iap_slot_t *
 ngx_iap_slot_next(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot)
 {
     if (slot->next == 0) {

@@ -118,5 +118,10 @@ ngx_iap_slot_t *ngx_iap_slot_by_number(ngx_iap_zone_t *zone, uint32_t number);
 ngx_iap_slot_layer_t *ngx_iap_slot_layer_by_number(ngx_iap_slot_t *slot,
     uint16_t number);
 
+/* all of them, one after the other; NULL at the end */
+
+ngx_iap_slot_t *ngx_iap_slot_first(ngx_iap_zone_t *zone);
+ngx_iap_slot_t *ngx_iap_slot_next(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot);
+
 
 #endif /* NGX_IAP_SLOT_H */

@@ -16,26 +16,24 @@ typedef struct {
 typedef struct {
     ngx_http_iap_guard_main_conf_t  *imcf;
     ngx_log_t                       *log;
-    ngx_str_t                        guard;     /* len 0: any */
-    ngx_str_t                        layer;
-    ngx_str_t                        key;
+    ngx_str_t                        key;       /* as given; len 0: any */
     iap_key_t                        identity;  /* key, if it is one */
-    iap_addr_t                       addr;      /* key, if it is a prefix */
-    unsigned                         bits;
+    ngx_iap_ban_filter_t             filter;
     ngx_uint_t                       lifted;
-} ngx_http_iap_guard_ban_filter_t;
+} ngx_http_iap_guard_ban_lift_t;
 
 
 static ngx_int_t ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban,
     void *data);
 static ngx_int_t ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
-    ngx_http_iap_guard_ban_filter_t *filter);
-static ngx_int_t ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_ban_lift_t *lift);
+static void ngx_http_iap_guard_ban_filter(
+    ngx_http_iap_guard_ban_lift_t *lift);
+static ngx_int_t ngx_http_iap_guard_ban_lifted(ngx_iap_ban_info_t *ban,
     void *data);
-static ngx_uint_t ngx_http_iap_guard_ban_matches(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_filter_t *filter);
 static void ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_filter_t *filter);
+    ngx_http_iap_guard_ban_lift_t *lift);
+static void ngx_http_iap_guard_ban_tell(ngx_http_iap_guard_ban_lift_t *lift);
 static ngx_int_t ngx_http_iap_guard_ban_key(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *text, iap_key_t *key);
 static ngx_iap_slot_layer_t *ngx_http_iap_guard_ban_layer(
@@ -49,6 +47,7 @@ static ngx_int_t ngx_http_iap_guard_ban_put(
     ngx_str_t *shown);
 static json_t *ngx_http_iap_guard_ban_json(ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key, uint64_t seconds);
+static ngx_uint_t ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer);
 static ngx_uint_t ngx_http_iap_guard_ban_field(json_t *body,
     const char *name, ngx_str_t *value);
 
@@ -191,6 +190,10 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
                   "iap_guard \"%V\" bans %V in layer \"%V\" for %ui seconds "
                   "through the API", &guard->name, &shown, layer, seconds);
 
+    if (imcf->ban_log != NULL) {
+        ngx_iap_ban_log_made(imcf->ban_log, &guard->name, layer, &shown);
+    }
+
     return ngx_http_iap_guard_api_json(r, rc == NGX_OK ? NGX_HTTP_CREATED
                                                        : NGX_HTTP_OK,
                        ngx_http_iap_guard_ban_json(&guard->name, layer,
@@ -269,13 +272,12 @@ ngx_int_t
 ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call)
 {
-    ngx_int_t                         rc;
-    iap_view_t                        view;
-    ngx_http_iap_guard_ban_filter_t   filter;
+    ngx_int_t                      rc;
+    ngx_http_iap_guard_ban_lift_t  lift;
 
-    ngx_memzero(&filter, sizeof(ngx_http_iap_guard_ban_filter_t));
+    ngx_memzero(&lift, sizeof(ngx_http_iap_guard_ban_lift_t));
 
-    rc = ngx_http_iap_guard_ban_args(r, &filter);
+    rc = ngx_http_iap_guard_ban_args(r, &lift);
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -289,28 +291,19 @@ ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
                                             "and once, and nothing else");
     }
 
-    filter.imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
-    filter.log = r->connection->log;
+    lift.imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+    lift.log = r->connection->log;
 
-    if (filter.key.len != 0) {
-        view.data = filter.key.data;
-        view.len = filter.key.len;
-        (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
+    ngx_http_iap_guard_ban_filter(&lift);
 
-        if (ngx_http_iap_guard_ban_key(filter.imcf, &filter.key,
-                                       &filter.identity)
-            != NGX_OK)
-        {
-            filter.identity.len = 0;
-        }
-    }
+    ngx_iap_bans_lift(lift.imcf->zone, &lift.filter,
+                      ngx_http_iap_guard_ban_lifted, &lift);
 
-    (void) ngx_iap_bans_walk(filter.imcf->zone, ngx_http_iap_guard_ban_lift,
-                             &filter);
+    ngx_http_iap_guard_ban_tell(&lift);
 
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
                           json_pack("{s:I}", "lifted",
-                                    (json_int_t) filter.lifted));
+                                    (json_int_t) lift.lifted));
 }
 
 
@@ -319,7 +312,7 @@ ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
-    ngx_http_iap_guard_ban_filter_t *filter)
+    ngx_http_iap_guard_ban_lift_t *lift)
 {
     u_char      *p, *last, *end;
     ngx_int_t    rc;
@@ -329,9 +322,9 @@ ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
         const char  *name;
         ngx_str_t   *value;
     } args[] = {
-        { "guard", &filter->guard },
-        { "layer", &filter->layer },
-        { "key", &filter->key }
+        { "guard", &lift->filter.guard },
+        { "layer", &lift->filter.layer },
+        { "key", &lift->key }
     };
 
     given = 0;
@@ -365,20 +358,41 @@ ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
-ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban, void *data)
-{
-    ngx_http_iap_guard_ban_filter_t *filter = data;
+/* a key may be meant as a prefix, as an identity, or as either */
 
-    if (!ngx_http_iap_guard_ban_matches(ban, filter)) {
-        return NGX_OK;
+static void
+ngx_http_iap_guard_ban_filter(ngx_http_iap_guard_ban_lift_t *lift)
+{
+    iap_view_t  view;
+
+    if (lift->key.len == 0) {
+        lift->filter.any_key = 1;
+        return;
     }
 
-    ngx_iap_ban_lift(filter->imcf->zone, ban->hash);
-    ngx_http_iap_guard_ban_forget(ban, filter);
-    filter->lifted++;
+    view.data = lift->key.data;
+    view.len = lift->key.len;
+    (void) iap_addr_parse_prefix(view, &lift->filter.addr,
+                                 &lift->filter.bits);
 
-    ngx_log_error(NGX_LOG_ERR, filter->log, 0,
+    if (ngx_http_iap_guard_ban_key(lift->imcf, &lift->key, &lift->identity)
+        == NGX_OK)
+    {
+        lift->filter.key.data = lift->identity.data;
+        lift->filter.key.len = lift->identity.len;
+    }
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_lifted(ngx_iap_ban_info_t *ban, void *data)
+{
+    ngx_http_iap_guard_ban_lift_t *lift = data;
+
+    ngx_http_iap_guard_ban_forget(ban, lift);
+    lift->lifted++;
+
+    ngx_log_error(NGX_LOG_ERR, lift->log, 0,
                   "iap_guard \"%V\" lifts the ban of %*s in layer \"%V\" "
                   "through the API", &ban->guard, ban->key_len, ban->key,
                   &ban->layer);
@@ -387,61 +401,12 @@ ngx_http_iap_guard_ban_lift(ngx_iap_ban_info_t *ban, void *data)
 }
 
 
-static ngx_uint_t
-ngx_http_iap_guard_ban_matches(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_filter_t *filter)
-{
-    u_char     text[IAP_ADDR_TEXT_MAX];
-    ngx_str_t  key;
-
-    if (filter->guard.len != 0
-        && (filter->guard.len != ban->guard.len
-            || ngx_memcmp(filter->guard.data, ban->guard.data,
-                          ban->guard.len)
-               != 0))
-    {
-        return 0;
-    }
-
-    if (filter->layer.len != 0
-        && (filter->layer.len != ban->layer.len
-            || ngx_memcmp(filter->layer.data, ban->layer.data,
-                          ban->layer.len)
-               != 0))
-    {
-        return 0;
-    }
-
-    if (filter->key.len == 0) {
-        return 1;
-    }
-
-    if (ban->layer.len == sizeof("segment") - 1
-        && ngx_strncmp(ban->layer.data, "segment", ban->layer.len) == 0)
-    {
-        if (filter->addr.family == IAP_ADDR_NONE) {
-            return 0;
-        }
-
-        key.data = text;
-        key.len = iap_addr_text(&filter->addr, filter->bits, text);
-
-    } else {
-        key.data = filter->identity.data;
-        key.len = filter->identity.len;
-    }
-
-    return key.len == ban->key_len
-           && ngx_memcmp(key.data, ban->key, ban->key_len) == 0;
-}
-
-
 /* the segment that a lifted ban was made of is still full: without this, its
    next new user would bring the ban back */
 
 static void
 ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_filter_t *filter)
+    ngx_http_iap_guard_ban_lift_t *lift)
 {
     unsigned                      bits;
     ngx_uint_t                    i;
@@ -451,7 +416,7 @@ ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
     ngx_http_iap_guard_t         *guard;
     ngx_http_iap_guard_layer_t  **layers;
 
-    guard = ngx_http_iap_guard_find(filter->imcf, &ban->guard);
+    guard = ngx_http_iap_guard_find(lift->imcf, &ban->guard);
     view.data = ban->key;
     view.len = ban->key_len;
 
@@ -472,9 +437,52 @@ ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
         {
             ngx_http_iap_guard_segment_keys(layers[i], &addr, NULL, &segment,
                                             NULL);
-            ngx_iap_zone_forget(filter->imcf->zone, NGX_IAP_KIND_SEGMENTS,
+            ngx_iap_zone_forget(lift->imcf->zone, NGX_IAP_KIND_SEGMENTS,
                                 segment);
+
+            if (lift->imcf->redis != NULL) {
+                ngx_iap_redis_forget(lift->imcf->redis, &layers[i]->key_name,
+                                     view);
+            }
         }
+    }
+}
+
+
+/* the other machines: also if there was no such ban here */
+
+static void
+ngx_http_iap_guard_ban_tell(ngx_http_iap_guard_ban_lift_t *lift)
+{
+    u_char                 text[IAP_ADDR_TEXT_MAX];
+    ngx_str_t              key, segment = ngx_string("segment");
+    ngx_iap_ban_log_t     *ban_log;
+    ngx_iap_ban_filter_t  *filter;
+
+    filter = &lift->filter;
+    ban_log = lift->imcf->ban_log;
+
+    if (ban_log == NULL) {
+        return;
+    }
+
+    key.data = lift->identity.data;
+    key.len = filter->key.len;
+
+    if (filter->any_key || key.len != 0) {
+        ngx_iap_ban_log_lifted(ban_log, &filter->guard, &filter->layer, &key);
+    }
+
+    /* an identity's text may be a hash, which tells of no prefix */
+
+    if (filter->addr.family != IAP_ADDR_NONE
+        && (filter->layer.len == 0
+            || ngx_http_iap_guard_ban_is_segment(&filter->layer)))
+    {
+        key.data = text;
+        key.len = iap_addr_text(&filter->addr, filter->bits, text);
+
+        ngx_iap_ban_log_lifted(ban_log, &filter->guard, &segment, &key);
     }
 }
 
@@ -519,9 +527,7 @@ ngx_http_iap_guard_ban_layer(ngx_http_iap_guard_t *guard, ngx_str_t *name)
     ngx_uint_t                    i;
     ngx_http_iap_guard_layer_t  **layers;
 
-    if (name->len == sizeof("segment") - 1
-        && ngx_strncmp(name->data, "segment", name->len) == 0)
-    {
+    if (ngx_http_iap_guard_ban_is_segment(name)) {
         /* an address can be banned whether or not segments are counted */
         return guard->segment_slot;
     }
@@ -539,6 +545,14 @@ ngx_http_iap_guard_ban_layer(ngx_http_iap_guard_t *guard, ngx_str_t *name)
     }
 
     return NULL;
+}
+
+
+static ngx_uint_t
+ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer)
+{
+    return layer->len == sizeof("segment") - 1
+           && ngx_strncmp(layer->data, "segment", layer->len) == 0;
 }
 
 

@@ -153,5 +153,10 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "iap_guard \"%V\" bans %V for %ui seconds: too many "
                       "users", &ctx->guard->name, &prefix, seconds);
+
+        if (imcf->ban_log != NULL) {
+            ngx_iap_ban_log_made(imcf->ban_log, &ctx->guard->name,
+                                 &layer->name, &prefix);
+        }
     }
 }

@@ -30,6 +30,7 @@ static ngx_str_t  ngx_http_iap_guard_reserved[] = {
     ngx_string("signal"),
     ngx_string("code"),
     ngx_string("global"),
+    ngx_string("breaker"),
     ngx_null_string
 };
 
@@ -132,9 +133,9 @@ ngx_http_iap_guard_layer_bucket_args(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_bucket_params,
-                                        first + 1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_bucket_params, first + 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -233,9 +234,9 @@ ngx_http_iap_guard_layer_segment(ngx_conf_t *cf, ngx_command_t *cmd,
     layer->distinct.users = 10;
     layer->span = 60 * IAP_TICKS_PER_SEC;
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_segment_params,
-                                        1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_segment_params, 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -274,9 +275,9 @@ ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
     layer->limits = 1;
     layer->span = IAP_TICKS_PER_SEC;
 
-    if (ngx_http_iap_guard_layer_params(cf, layer,
-                                        ngx_http_iap_guard_global_params,
-                                        1, &given)
+    if (ngx_http_iap_guard_params(cf, layer,
+                                  ngx_http_iap_guard_global_params, 1,
+                                  &given)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

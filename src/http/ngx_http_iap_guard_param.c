@@ -1,5 +1,5 @@
 /*
- * The parameters of layers.
+ * Reading of parameters, and those of layers.
  */
 
 #include "ngx_http_iap_guard_param.h"
@@ -10,35 +10,31 @@
 
 
 static char *ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_users(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_window(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+    void *conf, ngx_str_t *value);
 static void ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
     ngx_http_iap_guard_param_t *params);
-static ngx_uint_t ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min,
-    ngx_uint_t max, uint64_t *number);
-static ngx_uint_t ngx_http_iap_guard_time(ngx_str_t *value,
-    iap_ticks_t *ticks);
 
 
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
@@ -76,9 +72,8 @@ ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[] = {
 
 
 char *
-ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_http_iap_guard_param_t *params,
-    ngx_uint_t first, uint64_t *given)
+ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
+    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given)
 {
     char        *expected;
     ngx_str_t   *args, value, *name;
@@ -117,7 +112,7 @@ ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
         value.data = args[i].data + params[k].name.len + 1;
         value.len = args[i].len - params[k].name.len - 1;
 
-        expected = params[k].handler(cf, layer, &value);
+        expected = params[k].handler(cf, conf, &value);
 
         if (expected == NGX_CONF_ERROR) {
             return NGX_CONF_ERROR;
@@ -158,9 +153,11 @@ ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
 
 
 static char *
-ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_capacity(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (!ngx_http_iap_guard_number(value, 1, IAP_BUCKET_CAPACITY_MAX,
                                    &layer->bucket.capacity))
     {
@@ -172,9 +169,11 @@ ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_rate(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     iap_view_t  text;
 
     text.data = value->data;
@@ -185,9 +184,11 @@ ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_missing(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (ngx_strcmp(value->data, "address") == 0) {
         layer->missing = NGX_HTTP_IAP_GUARD_MISSING_ADDRESS;
 
@@ -206,9 +207,11 @@ ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_on_error(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (ngx_strcmp(value->data, "local") == 0) {
         layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL;
 
@@ -227,9 +230,11 @@ ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (ngx_strcmp(value->data, "on") == 0) {
         layer->dry_run = 1;
 
@@ -245,9 +250,11 @@ ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_exempt(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (!ngx_http_iap_guard_is_variable(value)) {
         return "a value with a variable";
     }
@@ -259,9 +266,11 @@ ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     uint64_t  n;
 
     if (!ngx_http_iap_guard_number(value, 1, 32, &n)) {
@@ -275,9 +284,11 @@ ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     uint64_t  n;
 
     if (!ngx_http_iap_guard_number(value, 1, 128, &n)) {
@@ -291,9 +302,11 @@ ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_users(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_users(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     uint64_t  n;
 
     if (ngx_http_iap_guard_is_variable(value)) {
@@ -312,9 +325,11 @@ ngx_http_iap_guard_param_users(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_window(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_window(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (!ngx_http_iap_guard_time(value, &layer->span) || layer->span == 0) {
         return "a time above 0, a year at most";
     }
@@ -324,9 +339,11 @@ ngx_http_iap_guard_param_window(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_ban(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (!ngx_http_iap_guard_time(value, &layer->ban)) {
         return "a time, a year at most, or 0 for no ban";
     }
@@ -336,9 +353,11 @@ ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_param_address(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value)
+ngx_http_iap_guard_param_address(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value)
 {
+    ngx_http_iap_guard_layer_t *layer = conf;
+
     if (!ngx_http_iap_guard_is_variable(value)) {
         return "a value with a variable";
     }
@@ -383,7 +402,7 @@ ngx_http_iap_guard_is_variable(ngx_str_t *value)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min, ngx_uint_t max,
     uint64_t *number)
 {
@@ -401,7 +420,7 @@ ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min, ngx_uint_t max,
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_iap_guard_time(ngx_str_t *value, iap_ticks_t *ticks)
 {
     ngx_int_t  msec;

@@ -1,6 +1,6 @@
 /*
- * The parameters of layers: name=value, each read by its own handler into the
- * layer, each at most once.
+ * The parameters of layers and of the store: name=value, each read by its own
+ * handler into what the directive describes, each at most once.
  */
 
 #ifndef NGX_HTTP_IAP_GUARD_PARAM_H
@@ -12,8 +12,8 @@
 /* reads a value: NGX_CONF_OK, or NGX_CONF_ERROR after logging, or what was
    expected instead of it */
 
-typedef char *(*ngx_http_iap_guard_param_pt)(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_str_t *value);
+typedef char *(*ngx_http_iap_guard_param_pt)(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value);
 
 typedef struct {
     ngx_str_t                    name;
@@ -34,13 +34,18 @@ extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[];
 
 
 /*
- * Reads the directive's arguments from the first-th on.  *given gets a bit
- * for each of params that is there, by position.
+ * Reads the directive's arguments from the first-th on into conf.  *given gets
+ * a bit for each of params that is there, by position.
  */
 
-char *ngx_http_iap_guard_layer_params(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer, ngx_http_iap_guard_param_t *params,
-    ngx_uint_t first, uint64_t *given);
+char *ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
+    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given);
+
+/* whole numbers, and times up to a year: whether the value is one */
+
+ngx_uint_t ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min,
+    ngx_uint_t max, uint64_t *number);
+ngx_uint_t ngx_http_iap_guard_time(ngx_str_t *value, iap_ticks_t *ticks);
 
 /* NULL after logging */
 

@@ -157,7 +157,9 @@ sub whole {
     my ($block, $folder, $module) = @_;
     my $text = $block->{text};
 
-    $text =~ s/(token_file=|iap_guard_key_secret\s+)[^\s;]+/$1$folder\/secret/g;
+    $text =~ s/((?:token_file|password_file)=|iap_guard_key_secret\s+)
+               [^\s;]+/$1$folder\/secret/gx;
+    $text =~ s/\btls_ca=[^\s;]+//g;
     $text =~ s/(auth_basic_user_file\s+)[^\s;]+/$1$folder\/secret/g;
 
     # the one that is to be tested, if any

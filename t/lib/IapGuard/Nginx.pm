@@ -154,6 +154,25 @@ sub all_workers {
 }
 
 
+# How many connections to a port each of these processes has, as they have them
+# open: what they have closed, though the kernel remembers it, is none.
+
+sub connections_to {
+    my ($class, $port, @pids) = @_;
+    my %sockets;
+
+    foreach my $line (split /\n/, _slurp('/proc/net/tcp')) {
+        my ($remote, $inode) = (split ' ', $line)[2, 9];
+        $sockets{"socket:[$inode]"} = 1
+            if $remote =~ /:([0-9A-F]{4})$/ && hex $1 == $port;
+    }
+
+    return map {
+        scalar grep { $sockets{ readlink($_) || '' } } glob "/proc/$_/fd/*"
+    } @pids;
+}
+
+
 # Waits for a condition; false if it did not come true in time.
 
 sub wait_for {

@@ -6,8 +6,16 @@ package IapGuard::RedisServer;
 #   my $redis = IapGuard::RedisServer->new(folder => $folder, tls => 1);
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
+#   $redis->stop;                       # also when the object goes
+#   my $reply = $redis->command('XRANGE', 'key', '-', '+');
+#   my $reply = $redis->script("$root/lua/bans.lua", [$key], '0-0', 256);
 #
-# Without `folder` it has one that goes with it; `cpu` pins it to a processor.
+# A reply is a number, a text, undef (nil) or a reference to an array.  Where
+# the server says that it is an error, command() dies with the server's words.
+#
+# Without `folder` it has one that goes with it; `cpu` pins it to a processor;
+# `program` is another than redis-server; `options` => [...] are more of the
+# server's own, and so are start()'s, for that one time.
 
 use strict;
 use warnings;
@@ -23,7 +31,7 @@ use IapGuard::Loop;
 sub new {
     my ($class, %options) = @_;
 
-    my $self = bless { %options }, $class;
+    my $self = bless { program => 'redis-server', %options }, $class;
 
     if (defined $self->{folder}) {
         mkdir $self->{folder};
@@ -42,13 +50,14 @@ sub new {
 
 sub node     { return "127.0.0.1:$_[0]{port}" }
 sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub host     { return '127.0.0.1' }
 sub port     { return $_[0]{port} }
 sub folder   { return $_[0]{folder} }
 sub pid      { return $_[0]{pid} }
 
 
 sub start {
-    my ($self) = @_;
+    my ($self, @options) = @_;
     my $folder = $self->{folder};
 
     my @tls = $self->{tls}
@@ -61,9 +70,10 @@ sub start {
     $self->{child} = IapGuard::Child->program(
         { output => "$folder/redis.out" },
         (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
-        'redis-server', '--port', $self->{port}, '--bind', '127.0.0.1',
+        $self->{program}, '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
-        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
+        @{ $self->{options} || [] }, @options);
 
     my $until = IapGuard::Loop::now() + 10;
 
@@ -94,10 +104,26 @@ sub kill {
     my ($self) = @_;
 
     CORE::kill 'KILL', $self->pid;
-    delete($self->{child})->stop;
+
+    return $self->stop;
+}
+
+
+sub stop {
+    my ($self) = @_;
+    my $child = delete $self->{child} or return;
+
+    delete $self->{socket};
+    $child->stop;
 
     return;
 }
+
+
+# It keeps its connections, and answers nothing
+
+sub freeze { return CORE::kill 'STOP', $_[0]->pid }
+sub thaw   { return CORE::kill 'CONT', $_[0]->pid }
 
 
 sub cli {
@@ -111,6 +137,99 @@ sub cli {
     close $pipe;
 
     return defined $text ? $text =~ s/\n\z//r : '';
+}
+
+
+sub command {
+    my ($self, @words) = @_;
+
+    my $reply = eval {
+        local $SIG{ALRM} = sub { die "no reply to $words[0]\n" };
+        local $SIG{PIPE} = 'IGNORE';
+        alarm 10;
+
+        my $socket = $self->{socket} ||= $self->_connect;
+
+        print {$socket} '*' . @words . "\r\n",
+                        map { '$' . length($_) . "\r\n$_\r\n" } @words
+            or die "can't write: $!\n";
+        $socket->flush;
+
+        _reply($socket);
+    };
+
+    my $err = $@;
+    alarm 0;
+
+    if ($err) {
+        delete $self->{socket};
+        die $err;
+    }
+
+    die "$$reply\n" if ref $reply eq 'SCALAR';
+
+    return $reply;
+}
+
+
+sub script {
+    my ($self, $file, $keys, @arguments) = @_;
+
+    my $text = $self->{scripts}{$file} ||= do {
+        local $/;
+        open my $script, '<', $file or die "$file: $!\n";
+        <$script>;
+    };
+
+    return $self->command('EVAL', $text, scalar @$keys, @$keys, @arguments);
+}
+
+
+# How often each command was called: { xrange => 7 }; what scripts call counts,
+# too.
+
+sub calls {
+    my ($self) = @_;
+    my $text = $self->command('INFO', 'commandstats');
+
+    return { $text =~ /^cmdstat_(\S+?):calls=(\d+)/mg };
+}
+
+
+sub _connect {
+    my ($self) = @_;
+
+    return IO::Socket::INET->new(PeerAddr => $self->host, Proto => 'tcp',
+                                 PeerPort => $self->{port})
+        || die "no connection to port $self->{port}: $!\n";
+}
+
+
+# a reference to a text is an error
+
+sub _reply {
+    my ($socket) = @_;
+    my $line = <$socket>;
+
+    die "the connection was closed\n" unless defined $line;
+
+    my ($type, $rest) = $line =~ /^([-+:*\$])(.*)\r\n\z/
+        or die "not a reply: $line\n";
+
+    return $rest if $type eq '+' || $type eq ':';
+    return \$rest if $type eq '-';
+    return if $rest == -1;
+
+    return [ map { scalar _reply($socket) } 1 .. $rest ] if $type eq '*';
+
+    my $text = '';
+
+    while (length $text < $rest + 2) {
+        read $socket, $text, $rest + 2 - length $text, length $text
+            or die "the connection was closed\n";
+    }
+
+    return substr $text, 0, $rest;
 }
 
 

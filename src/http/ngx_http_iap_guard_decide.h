@@ -1,0 +1,63 @@
+/*
+ * What the files of the decision share: _decide, _collect and _store.
+ */
+
+#ifndef NGX_HTTP_IAP_GUARD_DECIDE_H
+#define NGX_HTTP_IAP_GUARD_DECIDE_H
+
+#include "ngx_http_iap_guard.h"
+
+
+/*
+ * What is known of a request while it is decided.  The arrays are the
+ * caller's, and have room for all of ilcf->checks.
+ */
+
+typedef struct {
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+    ngx_uint_t                      dry_run;        /* of the whole guard */
+    ngx_uint_t                      distrusted;     /* see _access */
+    ngx_http_iap_guard_key_e        user_found;
+    iap_key_t                       user;           /* or its address's */
+    ngx_uint_t                      n;
+    iap_check_t                    *checks;
+    ngx_http_iap_guard_layer_t    **layers;
+    iap_addr_t                     *addrs;          /* of segments */
+    iap_key_t                      *keys;           /* of buckets; NULL: there
+                                                       is no store that wants
+                                                       them */
+} ngx_http_iap_guard_decision_t;
+
+
+/*
+ * Fills d, but for the arrays' addresses.  NGX_OK: it is to be decided; else
+ * what the phase handler is to return: the guard is off, a ban or a missing
+ * identity refuses, or there is an error.
+ */
+
+ngx_int_t ngx_http_iap_guard_collect(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_decision_t *d);
+
+/* refused: the check that refuses, or -1; returns what the phase handler is to
+   return */
+
+ngx_int_t ngx_http_iap_guard_conclude(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_int_t refused);
+
+/* the verdict, and what the client is told of it; check is NULL where no
+   limit was asked */
+
+void ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check);
+
+/* counts that a layer in dry run would have refused */
+
+void ngx_http_iap_guard_would_refuse(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
+    iap_check_t *check);
+
+
+#endif /* NGX_HTTP_IAP_GUARD_DECIDE_H */

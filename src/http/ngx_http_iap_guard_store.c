@@ -1,0 +1,552 @@
+/*
+ * The decision with a store, which takes more than one turn of the event loop:
+ *
+ *     decide -> denied: refused, without asking
+ *            -> asked --> told by the store, or late, or it can't be asked
+ *                 |            |
+ *                 |            +--> what is broken follows its on_error
+ *                 +--> the request ends before: cancelled
+ *
+ * While it waits the request stands in its phase, as in limit_req, and the
+ * phase's handler is called again when the store has told.
+ */
+
+#include "ngx_http_iap_guard_decide.h"
+#include "ngx_iap_deny.h"
+#include "ngx_iap_script.h"
+
+
+/* one decision's way to the store and back; in the request's pool, with its
+   arrays behind it */
+
+struct ngx_http_iap_guard_trip_s {
+    ngx_http_iap_guard_decision_t   d;
+    ngx_iap_decision_t              asked;
+    ngx_http_request_t             *request;
+    unsigned                        told:1;
+};
+
+
+static ngx_http_iap_guard_trip_t *ngx_http_iap_guard_trip(
+    ngx_http_request_t *r, ngx_http_iap_guard_decision_t *d);
+static ngx_int_t ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip,
+    iap_key_t *keys);
+static void ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
+    const iap_addr_t *addr, iap_key_t *text);
+static ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_wait(ngx_http_request_t *r);
+static void ngx_http_iap_guard_wake(ngx_event_t *ev);
+static void ngx_http_iap_guard_forsake(void *data);
+static ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
+    ngx_uint_t *broken, ngx_uint_t *n);
+static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n);
+static ngx_iap_redis_t *ngx_http_iap_guard_store(
+    ngx_http_iap_guard_main_conf_t *imcf);
+
+
+ngx_int_t
+ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_int_t                        rc;
+    iap_key_t                        keys[IAP_CHECKS_MAX];
+    iap_addr_t                       addrs[IAP_CHECKS_MAX];
+    iap_check_t                      checks[IAP_CHECKS_MAX];
+    ngx_http_iap_guard_trip_t       *trip;
+    ngx_http_iap_guard_layer_t      *layers[IAP_CHECKS_MAX];
+    ngx_http_iap_guard_decision_t    d;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (ctx->trip != NULL) {
+        return ctx->trip->told ? ngx_http_iap_guard_told(r, ctx, ctx->trip)
+                               : NGX_AGAIN;
+    }
+
+    d.checks = checks;
+    d.layers = layers;
+    d.addrs = addrs;
+    d.keys = keys;
+
+    rc = ngx_http_iap_guard_collect(r, ilcf, ctx, &d);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (d.n == 0) {
+        return ngx_http_iap_guard_conclude(r, ctx, &d, -1);
+    }
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    ctx->store = NGX_HTTP_IAP_GUARD_STORE_REDIS;
+
+    rc = ngx_iap_denied(imcf->zone, ctx->guard->slot, d.checks, d.n);
+
+    if (rc >= 0) {
+        (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
+        return ngx_http_iap_guard_conclude(r, ctx, &d, rc);
+    }
+
+    trip = ngx_http_iap_guard_trip(r, &d);
+    if (trip == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_iap_guard_ask(r, imcf, trip);
+
+    if (rc == NGX_AGAIN) {
+        ctx->trip = trip;
+        return NGX_AGAIN;
+    }
+
+    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR
+                           : ngx_http_iap_guard_told(r, ctx, trip);
+}
+
+
+static ngx_http_iap_guard_trip_t *
+ngx_http_iap_guard_trip(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d)
+{
+    size_t                      size;
+    u_char                     *p;
+    ngx_uint_t                  n;
+    ngx_http_cleanup_t         *cln;
+    ngx_http_iap_guard_trip_t  *trip;
+
+    n = d->n;
+    size = sizeof(ngx_http_iap_guard_trip_t)
+           + n * (sizeof(iap_check_t) + sizeof(ngx_iap_subject_t)
+                  + sizeof(ngx_http_iap_guard_layer_t *)
+                  + sizeof(iap_addr_t));
+
+    /* not the pool's: what ends a request does not wait for its pool's end */
+
+    cln = ngx_http_cleanup_add(r, 0);
+    p = ngx_palloc(r->pool, size);
+
+    if (cln == NULL || p == NULL) {
+        return NULL;
+    }
+
+    /* by descending alignment */
+
+    trip = (ngx_http_iap_guard_trip_t *) p;
+    ngx_memzero(trip, sizeof(ngx_http_iap_guard_trip_t));
+    p += sizeof(ngx_http_iap_guard_trip_t);
+
+    trip->d = *d;
+    trip->d.keys = NULL;
+    trip->request = r;
+
+    trip->d.checks = (iap_check_t *) p;
+    p = ngx_cpymem(p, d->checks, n * sizeof(iap_check_t));
+
+    trip->asked.subjects = (ngx_iap_subject_t *) p;
+    p += n * sizeof(ngx_iap_subject_t);
+
+    trip->d.layers = (ngx_http_iap_guard_layer_t **) p;
+    p = ngx_cpymem(p, d->layers, n * sizeof(ngx_http_iap_guard_layer_t *));
+
+    trip->d.addrs = (iap_addr_t *) p;
+    ngx_memcpy(p, d->addrs, n * sizeof(iap_addr_t));
+
+    trip->asked.checks = trip->d.checks;
+    trip->asked.n = n;
+    trip->asked.member = &trip->d.user;
+    trip->asked.wake.handler = ngx_http_iap_guard_wake;
+    trip->asked.wake.data = trip;
+    trip->asked.wake.log = r->connection->log;
+
+    cln->handler = ngx_http_iap_guard_forsake;
+    cln->data = trip;
+
+    return ngx_http_iap_guard_subjects(trip, d->keys) == NGX_OK ? trip : NULL;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip, iap_key_t *keys)
+{
+    ngx_uint_t                   i;
+    ngx_iap_subject_t           *subject;
+    ngx_http_iap_guard_layer_t  *layer;
+
+    for (i = 0; i < trip->d.n; i++) {
+        layer = trip->d.layers[i];
+
+        subject = &trip->asked.subjects[i];
+        subject->name = &layer->key_name;
+
+        switch (trip->d.checks[i].kind) {
+
+        case IAP_CHECK_BUCKET:
+            subject->text = keys[i];
+
+            if (iap_key_brace(&subject->text) != IAP_KEY_OK) {
+                return NGX_ERROR;
+            }
+
+            break;
+
+        case IAP_CHECK_DISTINCT:
+            ngx_http_iap_guard_prefix(layer, &trip->d.addrs[i],
+                                      &subject->text);
+            break;
+
+        default:
+            subject->text.len = sizeof("all") - 1;
+            ngx_memcpy(subject->text.data, "all", sizeof("all") - 1);
+            break;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
+    const iap_addr_t *addr, iap_key_t *text)
+{
+    unsigned    bits;
+    iap_addr_t  prefix;
+
+    bits = addr->family == IAP_ADDR_V4 ? layer->ipv4 : layer->ipv6;
+
+    prefix = *addr;
+    iap_addr_mask(&prefix, bits);
+
+    text->len = (uint8_t) iap_addr_text(&prefix, bits, text->data);
+}
+
+
+/* NGX_AGAIN: the request waits; NGX_OK: the checks have their outcome */
+
+static ngx_int_t
+ngx_http_iap_guard_ask(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_uint_t        i;
+    ngx_iap_redis_t  *redis;
+
+    redis = ngx_http_iap_guard_store(imcf);
+
+    if (redis == NULL) {
+        for (i = 0; i < trip->d.n; i++) {
+            trip->d.checks[i].outcome = IAP_OUTCOME_BROKEN;
+        }
+
+        return NGX_OK;
+    }
+
+    if (ngx_iap_redis_decide(redis, &trip->asked) != NGX_AGAIN) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_iap_guard_wait(r) != NGX_OK) {
+        ngx_iap_redis_cancel(&trip->asked);
+        return NGX_ERROR;
+    }
+
+    return NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_wait(ngx_http_request_t *r)
+{
+    ngx_event_t  *rev;
+
+    rev = r->connection->read;
+
+    /* a client that goes away meanwhile is noticed */
+
+    if (rev->ready) {
+        ngx_post_event(rev, &ngx_posted_events);
+
+    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_iap_guard_wake(ngx_event_t *ev)
+{
+    ngx_connection_t           *c;
+    ngx_http_request_t         *r;
+    ngx_http_iap_guard_trip_t  *trip;
+
+    trip = ev->data;
+    r = trip->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "iap_guard wakes request");
+
+    trip->told = 1;
+
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
+        ngx_http_run_posted_requests(c);
+        return;
+    }
+
+    r->read_event_handler = ngx_http_block_reading;
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    ngx_http_core_run_phases(r);
+
+    /* the request may be gone, but not its connection's memory */
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* the request ends: called before its memory goes, if not long before */
+
+static void
+ngx_http_iap_guard_forsake(void *data)
+{
+    ngx_http_iap_guard_trip_t *trip = data;
+
+    ngx_iap_redis_cancel(&trip->asked);
+}
+
+
+/* every check has its outcome; those that the store could not tell follow
+   their layer's on_error */
+
+static ngx_int_t
+ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t                        refused;
+    ngx_uint_t                       i, n, broken[IAP_CHECKS_MAX];
+    ngx_http_iap_guard_decision_t   *d;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    d = &trip->d;
+    refused = ngx_http_iap_guard_refused(d, broken, &n);
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    if (n != 0) {
+        ctx->store = NGX_HTTP_IAP_GUARD_STORE_FALLBACK;
+        (void) ngx_atomic_fetch_add(&ctx->guard->slot->fallbacks, 1);
+    }
+
+    if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
+        ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused]);
+        return ngx_http_iap_guard_conclude(r, ctx, d, refused);
+    }
+
+    if (refused == -1) {
+        refused = ngx_http_iap_guard_local(r, d, broken, n);
+    }
+
+    if (refused != -1) {
+
+        /* what other layers have taken meanwhile */
+
+        if (imcf->redis != NULL) {
+            ngx_iap_redis_refund(imcf->redis, &trip->asked);
+        }
+
+        for (i = refused + 1; i < d->n; i++) {
+            d->checks[i].outcome = IAP_OUTCOME_NONE;
+        }
+    }
+
+    return ngx_http_iap_guard_conclude(r, ctx, d, refused);
+}
+
+
+/*
+ * The first check that refuses by what the store has told, or could not tell;
+ * -1: none does.  Those that are broken and come before it are listed.
+ */
+
+static ngx_int_t
+ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
+    ngx_uint_t *broken, ngx_uint_t *n)
+{
+    ngx_uint_t  i;
+
+    *n = 0;
+
+    for (i = 0; i < d->n; i++) {
+
+        if (d->checks[i].outcome == IAP_OUTCOME_BROKEN) {
+            broken[(*n)++] = i;
+
+            if (d->layers[i]->on_error != NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT)
+            {
+                continue;
+            }
+
+        } else if (d->checks[i].outcome != IAP_OUTCOME_REFUSED) {
+            continue;
+        }
+
+        if (!d->checks[i].dry_run) {
+            return (ngx_int_t) i;
+        }
+    }
+
+    return -1;
+}
+
+
+/*
+ * Decides those of the broken checks that want it in the zone, together, each
+ * by this machine's share of its limit.  Returns the one that refuses, or -1.
+ */
+
+static ngx_int_t
+ngx_http_iap_guard_local(ngx_http_request_t *r,
+    ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n)
+{
+    ngx_int_t                        refused;
+    ngx_uint_t                       i, k, local[IAP_CHECKS_MAX];
+    iap_check_t                     *check, checks[IAP_CHECKS_MAX];
+    ngx_http_iap_guard_layer_t      *layer;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    k = 0;
+
+    for (i = 0; i < n; i++) {
+        layer = d->layers[broken[i]];
+        check = &d->checks[broken[i]];
+
+        if (layer->on_error != NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL) {
+            continue;
+        }
+
+        switch (check->kind) {
+
+        case IAP_CHECK_BUCKET:
+            check->bucket = layer->local_bucket;
+            break;
+
+        case IAP_CHECK_DISTINCT:
+            check->distinct.users =
+                            ngx_max(check->distinct.users / layer->share, 1);
+            break;
+
+        default:
+            check->window = layer->local_window;
+            break;
+        }
+
+        checks[k] = *check;
+        local[k++] = broken[i];
+    }
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    refused = ngx_iap_zone_decide(imcf->zone, checks, k);
+
+    for (i = 0; i < k; i++) {
+        d->checks[local[i]] = checks[i];
+    }
+
+    return refused == -1 ? -1 : (ngx_int_t) local[refused];
+}
+
+
+/* NULL after logging */
+
+static ngx_iap_redis_t *
+ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    static ngx_uint_t  scripts;
+
+    if (imcf->redis != NULL) {
+        return imcf->redis;
+    }
+
+    if (!scripts) {
+        scripts = 1;
+        ngx_iap_scripts_init();
+    }
+
+    imcf->redis = ngx_iap_redis_create(imcf->redis_conf, imcf->zone,
+                                       ngx_cycle->log);
+
+    if (imcf->redis != NULL) {
+        imcf->ban_log = ngx_iap_ban_log_create(imcf->redis, imcf->zone,
+                                               ngx_cycle->log);
+    }
+
+    return imcf->redis;
+}
+
+
+/*
+ * A single process that reads its configuration anew is not told: it opens the
+ * store with the first decision, as one does that had no memory for it here.
+ */
+
+ngx_int_t
+ngx_http_iap_guard_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_iap_guard_module);
+
+    if (imcf != NULL && imcf->redis_conf != NULL) {
+        (void) ngx_http_iap_guard_store(imcf);
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_iap_guard_module);
+
+    if (imcf != NULL) {
+        ngx_http_iap_guard_close_store(imcf);
+    }
+}
+
+
+void
+ngx_http_iap_guard_close_store(void *data)
+{
+    ngx_http_iap_guard_main_conf_t *imcf = data;
+
+    if (imcf->ban_log != NULL) {
+        ngx_iap_ban_log_destroy(imcf->ban_log);
+        imcf->ban_log = NULL;
+    }
+
+    if (imcf->redis != NULL) {
+        ngx_iap_redis_destroy(imcf->redis);
+        imcf->redis = NULL;
+    }
+}
