@@ -37,7 +37,7 @@ my @accepted = (
     [ 'the zone after what uses it',
       'server { location / { iap_guard g; } } iap_guard_zone iap 1m;' ],
     [ 'the smallest zone that the refusal of smaller ones names',
-      'iap_guard_zone iap 32768; '
+      'iap_guard_zone iap 40960; '
       . 'server { location / { iap_guard g; iap_guard_user $arg_u; } }' ],
     (map { [ "a zone of $_", "iap_guard_zone iap $_;" ] }
         '64k', '1m', '16M', '1048576'),

@@ -210,11 +210,11 @@ subtest 'a guard of more layers than a slot counts for' => sub {
 
 
 subtest 'the smallest zone has room for one guard' => sub {
-    start(zone => '32k', only => 1);
+    start(zone => '40k', only => 1);
     is statuses('/guard?u=a', 2), '200 429', 'it limits';
     is ban('only', 'user', 'mallory'), 201, 'it bans';
     is statuses('/guard?u=mallory', 1), '429', 'and that holds';
-    reload(zone => '32k', only => 1);
+    reload(zone => '40k', only => 1);
     is statuses('/guard?u=a', 1), '429', 'also after a reload';
     stop();
 };
@@ -224,10 +224,10 @@ subtest 'a zone that is too small names a size that is not' => sub {
     foreach my $n (2, 3, 5, 9, 20, 50, 200) {
         my $guards = join '', map { "location /g$_ { iap_guard g$_; }" } 1 .. $n;
 
-        my ($exit, $said) = nginx_t(zone => '32k', only => 1, more => $guards);
-        is $exit, 1, $n + 1 . ' guards in 32k are refused';
+        my ($exit, $said) = nginx_t(zone => '40k', only => 1, more => $guards);
+        is $exit, 1, $n + 1 . ' guards in 40k are refused';
 
-        my $why = qr/zone "iap" of 32768 bytes is too small for \d+ guards and 0 breakers/;
+        my $why = qr/zone "iap" of 40960 bytes is too small for \d+ guards and 0 breakers/;
         my ($size) = $said =~ /\[emerg\].* $why, expected (\d+) at least$/m;
 
         ok $size, 'it is said what would do' or diag($said), next;
@@ -235,7 +235,7 @@ subtest 'a zone that is too small names a size that is not' => sub {
         ($exit, $said) = nginx_t(zone => $size, only => 1, more => $guards);
         is $exit, 0, 'they do' or diag $said;
 
-        cmp_ok $size, '<', 32_768 + 3 * 4096 * ($n + 2), 'and not by far';
+        cmp_ok $size, '<', 40_960 + 3 * 4096 * ($n + 2), 'and not by far';
     }
 };
 

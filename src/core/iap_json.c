@@ -54,12 +54,17 @@ enum {
 static iap_json_e iap_json_result(const iap_json_t *json);
 static const uint8_t *iap_json_token(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
-static bool iap_json_byte(iap_json_t *json, const uint8_t *p);
-static bool iap_json_begin(iap_json_t *json, const uint8_t *p);
+static const uint8_t *iap_json_quoted(iap_json_t *json, const uint8_t *p,
+    const uint8_t *last);
+static const uint8_t *iap_json_between(iap_json_t *json, const uint8_t *p,
+    const uint8_t *last);
+static const uint8_t *iap_json_begin(iap_json_t *json, const uint8_t *p,
+    const uint8_t *last);
+static const uint8_t *iap_json_name(iap_json_t *json, const uint8_t *p,
+    const uint8_t *last);
 static bool iap_json_open(iap_json_t *json, bool array);
 static bool iap_json_close(iap_json_t *json, uint8_t byte);
-static bool iap_json_next(iap_json_t *json);
-static bool iap_json_name(iap_json_t *json, uint8_t byte);
+static void iap_json_next(iap_json_t *json);
 static const uint8_t *iap_json_number(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
 static bool iap_json_number_turns(iap_json_t *json, uint8_t byte);
@@ -86,20 +91,14 @@ iap_json_is_digit(uint8_t byte)
 void
 iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n)
 {
-    unsigned  i;
-
     /* not what is kept, which is long */
     memset(json, 0, offsetof(iap_json_t, kept));
 
     json->paths = paths;
     json->n = n;
-    json->on = (uint32_t) ((1u << n) - 1);
     json->keep = IAP_JSON_KEPT_NONE;
 
-    for (i = 0; i < n; i++) {
-        json->kept[i].type = IAP_VALUE_ABSENT;
-        json->kept[i].len = 0;
-    }
+    iap_json_path_init(json);
 }
 
 
@@ -115,25 +114,21 @@ iap_json_scan(iap_json_t *json, iap_view_t bytes)
     p = bytes.data;
     last = p + bytes.len;
 
-    while (p < last) {
+    while (p != NULL && p < last) {
 
         if (json->state >= IAP_JSON_STRING) {
             p = iap_json_token(json, p, last);
 
-            if (p == NULL) {
-                json->state = IAP_JSON_FAULT;
-                break;
-            }
+        } else if (iap_json_is_blank(*p)) {
+            p++;
 
-            continue;
+        } else {
+            p = iap_json_between(json, p, last);
         }
+    }
 
-        if (!iap_json_is_blank(*p) && !iap_json_byte(json, p)) {
-            json->state = IAP_JSON_FAULT;
-            break;
-        }
-
-        p++;
+    if (p == NULL) {
+        json->state = IAP_JSON_FAULT;
     }
 
     return iap_json_result(json);
@@ -190,6 +185,13 @@ iap_json_token(iap_json_t *json, const uint8_t *p, const uint8_t *last)
         return iap_json_word(json, p, last);
     }
 
+    return iap_json_quoted(json, p, last);
+}
+
+
+static const uint8_t *
+iap_json_quoted(iap_json_t *json, const uint8_t *p, const uint8_t *last)
+{
     p = iap_json_string(json, p, last);
 
     if (json->inner != IAP_JSON_CLOSED) {
@@ -211,40 +213,54 @@ iap_json_token(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 }
 
 
-/* between tokens; false: this byte cannot be here */
+/* between tokens: takes this byte, and the token that begins with it as far as
+   it goes; NULL: it cannot be here */
 
-static bool
-iap_json_byte(iap_json_t *json, const uint8_t *p)
+static const uint8_t *
+iap_json_between(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 {
     switch (json->state) {
 
     case IAP_JSON_COLON:
         json->state = IAP_JSON_VALUE;
-        return *p == ':';
+        return *p == ':' ? p + 1 : NULL;
 
     case IAP_JSON_AFTER:
-        return *p == ',' ? iap_json_next(json) : iap_json_close(json, *p);
+        if (*p != ',') {
+            return iap_json_close(json, *p) ? p + 1 : NULL;
+        }
+
+        iap_json_next(json);
+        return p + 1;
 
     case IAP_JSON_NAME_FIRST:
-        return *p == '}' ? iap_json_close(json, *p) : iap_json_name(json, *p);
+        if (*p == '}') {
+            return iap_json_close(json, *p) ? p + 1 : NULL;
+        }
+
+        /* fall through */
 
     case IAP_JSON_NAME:
-        return iap_json_name(json, *p);
+        return iap_json_name(json, p, last);
 
     case IAP_JSON_FIRST:
-        return *p == ']' ? iap_json_close(json, *p) : iap_json_begin(json, p);
+        if (*p == ']') {
+            return iap_json_close(json, *p) ? p + 1 : NULL;
+        }
+
+        /* fall through */
 
     case IAP_JSON_VALUE:
-        return iap_json_begin(json, p);
+        return iap_json_begin(json, p, last);
 
     default: /* IAP_JSON_END, IAP_JSON_FAULT */
-        return false;
+        return NULL;
     }
 }
 
 
-static bool
-iap_json_begin(iap_json_t *json, const uint8_t *p)
+static const uint8_t *
+iap_json_begin(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 {
     if (json->on != 0) {
         iap_json_path_begin(json);
@@ -256,11 +272,11 @@ iap_json_begin(iap_json_t *json, const uint8_t *p)
 
     case '"':
         json->state = IAP_JSON_STRING;
-        return true;
+        return iap_json_quoted(json, p + 1, last);
 
     case '{':
     case '[':
-        return iap_json_open(json, *p == '[');
+        return iap_json_open(json, *p == '[') ? p + 1 : NULL;
 
     case 't':
         json->state = IAP_JSON_TRUE;
@@ -278,9 +294,26 @@ iap_json_begin(iap_json_t *json, const uint8_t *p)
         json->state = IAP_JSON_NUMBER;
     }
 
-    /* its first byte is one of it */
+    return iap_json_token(json, p, last);
+}
 
-    return iap_json_token(json, p, p + 1) != NULL;
+
+static const uint8_t *
+iap_json_name(iap_json_t *json, const uint8_t *p, const uint8_t *last)
+{
+    if (*p != '"') {
+        return NULL;
+    }
+
+    json->state = IAP_JSON_NAME_IN;
+    json->inner = IAP_JSON_PLAIN;
+
+    if (json->watched != 0) {
+        json->keep = IAP_JSON_KEPT_NAME;
+        json->kept[IAP_JSON_KEPT_NAME].len = 0;
+    }
+
+    return iap_json_quoted(json, p + 1, last);
 }
 
 
@@ -348,12 +381,12 @@ iap_json_close(iap_json_t *json, uint8_t byte)
 }
 
 
-static bool
+static void
 iap_json_next(iap_json_t *json)
 {
     if (!iap_json_in_array(json)) {
         json->state = IAP_JSON_NAME;
-        return true;
+        return;
     }
 
     json->state = IAP_JSON_VALUE;
@@ -363,23 +396,6 @@ iap_json_next(iap_json_t *json)
     if (json->watched != 0) {
         iap_json_path_element(json);
     }
-
-    return true;
-}
-
-
-static bool
-iap_json_name(iap_json_t *json, uint8_t byte)
-{
-    json->state = IAP_JSON_NAME_IN;
-    json->inner = IAP_JSON_PLAIN;
-
-    if (json->watched != 0) {
-        json->keep = IAP_JSON_KEPT_NAME;
-        json->kept[IAP_JSON_KEPT_NAME].len = 0;
-    }
-
-    return byte == '"';
 }
 
 

@@ -99,7 +99,8 @@ void iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value);
 typedef struct {
     uint64_t           element;     /* of an array, from 0 */
     uint32_t           paths;       /* that go on within this container */
-    uint16_t           at[IAP_JSON_PATHS_MAX];  /* the part that does so */
+    uint16_t           at[IAP_JSON_PATHS_MAX];  /* their parts that do so */
+    uint16_t           len[IAP_JSON_PATHS_MAX];
 } iap_json_level_t;
 
 typedef struct {

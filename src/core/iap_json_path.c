@@ -11,9 +11,6 @@
 #include "iap_json_private.h"
 
 
-#define IAP_JSON_PATH_LEN                                                     \
-    (IAP_JSON_PARTS_MAX * (IAP_JSON_NAME_MAX + 1) - 1)
-
 /* digits of an index, so that it fits into 64 bits */
 #define IAP_JSON_DIGITS  18
 
@@ -26,10 +23,11 @@
          rest &= rest - 1)
 
 
-static iap_view_t iap_json_part(const iap_json_t *json, unsigned i);
 static size_t iap_json_part_len(iap_view_t path);
 static bool iap_json_part_index(iap_view_t part, uint64_t *index);
-static void iap_json_path_matches(iap_json_t *json, unsigned i, size_t len);
+static void iap_json_path_matches(iap_json_t *json, unsigned i);
+static void iap_json_path_part(iap_json_t *json, unsigned i, unsigned level,
+    size_t at);
 static bool iap_json_integer(iap_view_t text, int64_t *number);
 
 
@@ -62,30 +60,44 @@ iap_json_path_check(iap_view_t path)
 
 
 void
+iap_json_path_init(iap_json_t *json)
+{
+    unsigned  i;
+
+    for (i = 0; i < json->n; i++) {
+        json->on |= 1u << i;
+        json->kept[i].type = IAP_VALUE_ABSENT;
+        json->kept[i].len = 0;
+
+        iap_json_path_part(json, i, 0, 0);
+    }
+}
+
+
+void
 iap_json_path_name(iap_json_t *json)
 {
-    unsigned                i;
-    uint32_t                rest;
-    iap_view_t              part;
-    const iap_json_kept_t  *name;
+    unsigned                 i;
+    uint32_t                 rest;
+    const iap_json_kept_t   *name;
+    const iap_json_level_t  *level;
 
     name = &json->kept[IAP_JSON_KEPT_NAME];
+    level = &json->levels[json->depth - 1];
 
     json->keep = IAP_JSON_KEPT_NONE;
     json->on = 0;
     json->here = 0;
 
-    if (name->len > IAP_JSON_NAME_MAX) {
-        return;
-    }
+    /* one that is too long is longer than any part */
 
     iap_json_each(i, rest, json->watched) {
-        part = iap_json_part(json, i);
 
-        if (part.len == name->len
-            && memcmp(part.data, name->text, part.len) == 0)
+        if (level->len[i] == name->len
+            && memcmp(json->paths[i].data + level->at[i], name->text,
+                      name->len) == 0)
         {
-            iap_json_path_matches(json, i, part.len);
+            iap_json_path_matches(json, i);
         }
     }
 }
@@ -109,37 +121,20 @@ iap_json_path_element(iap_json_t *json)
     json->here = 0;
 
     iap_json_each(i, rest, json->watched) {
-        part = iap_json_part(json, i);
+        part.data = json->paths[i].data + level->at[i];
+        part.len = level->len[i];
 
         if (!iap_json_part_index(part, &index)) {
             level->paths &= ~(1u << i);
 
         } else if (index == level->element) {
             level->paths &= ~(1u << i);
-            iap_json_path_matches(json, i, part.len);
+            iap_json_path_matches(json, i);
         }
     }
 
     json->watched = level->paths;
     level->element++;
-}
-
-
-/* the part of a path that stands for a member of the present container */
-
-static iap_view_t
-iap_json_part(const iap_json_t *json, unsigned i)
-{
-    size_t      at;
-    iap_view_t  part;
-
-    at = json->levels[json->depth - 1].at[i];
-
-    part.data = json->paths[i].data + at;
-    part.len = json->paths[i].len - at;
-    part.len = iap_json_part_len(part);
-
-    return part;
 }
 
 
@@ -180,24 +175,39 @@ iap_json_part_index(iap_view_t part, uint64_t *index)
 }
 
 
-/* its part of that length is the present member */
+/* its part in the present container is the member that comes */
 
 static void
-iap_json_path_matches(iap_json_t *json, unsigned i, size_t len)
+iap_json_path_matches(iap_json_t *json, unsigned i)
 {
-    size_t  next;
+    size_t                   end;
+    const iap_json_level_t  *level;
 
-    next = json->levels[json->depth - 1].at[i] + len;
+    level = &json->levels[json->depth - 1];
+    end = (size_t) level->at[i] + level->len[i];
 
-    if (next == json->paths[i].len) {
+    json->on |= 1u << i;
+
+    if (end == json->paths[i].len) {
         json->here |= 1u << i;
 
     } else {
         /* a path has no more parts than there are levels */
-        json->levels[json->depth].at[i] = (uint16_t) (next + 1);
+        iap_json_path_part(json, i, json->depth, end + 1);
     }
+}
 
-    json->on |= 1u << i;
+
+static void
+iap_json_path_part(iap_json_t *json, unsigned i, unsigned level, size_t at)
+{
+    iap_view_t  rest;
+
+    rest.data = json->paths[i].data + at;
+    rest.len = json->paths[i].len - at;
+
+    json->levels[level].at[i] = (uint16_t) at;
+    json->levels[level].len[i] = (uint16_t) iap_json_part_len(rest);
 }
 
 

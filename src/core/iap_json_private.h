@@ -36,6 +36,10 @@ const uint8_t *iap_json_string(iap_json_t *json, const uint8_t *p,
 void iap_json_keep(iap_json_t *json, const uint8_t *bytes, size_t len);
 
 
+/* before anything else: all paths lead to the whole text */
+
+void iap_json_path_init(iap_json_t *json);
+
 /*
  * Which paths lead to a value is found out before it, from the name of the
  * member or the number of the element; see on and here.  Not called while

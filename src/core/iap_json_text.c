@@ -319,22 +319,21 @@ iap_json_escape(iap_json_t *json, uint8_t byte)
 static bool
 iap_json_hex(iap_json_t *json, uint8_t byte)
 {
-    unsigned  digit;
+    bool      digit, letter;
+    unsigned  value;
 
-    if (byte >= '0' && byte <= '9') {
-        digit = byte - (unsigned) '0';
+    digit = byte >= '0' && byte <= '9';
+    letter = (byte | 0x20) >= 'a' && (byte | 0x20) <= 'f';
 
-    } else {
-        byte |= 0x20;
-
-        if (byte < 'a' || byte > 'f') {
-            return false;
-        }
-
-        digit = byte - (unsigned) 'a' + 10;
+    if (!(digit | letter)) {
+        return false;
     }
 
-    json->unit = (uint16_t) ((unsigned) json->unit << 4 | digit);
+    /* without a branch, for there is nothing to foresee */
+
+    value = (byte & 0x0fu) + 9 * (unsigned) letter;
+
+    json->unit = (uint16_t) ((unsigned) json->unit << 4 | value);
     json->need--;
 
     return json->need > 0 || iap_json_unit(json);

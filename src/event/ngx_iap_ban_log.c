@@ -10,6 +10,9 @@
 #define NGX_IAP_BAN_LOG_WRITE   64
 #define NGX_IAP_BAN_LOG_READ    256
 
+/* entries looked through for a change that may have been written */
+#define NGX_IAP_BAN_LOG_AGAIN   256
+
 /* ms; a log that was read longer ago is due.  A tick comes no sooner than
    this after the worker's last one. */
 #define NGX_IAP_BAN_LOG_DUE     (NGX_IAP_BAN_LOG_INTERVAL - 50)
@@ -27,11 +30,13 @@
 
 typedef struct {
     ngx_queue_t            queue;
+    uint64_t               number;      /* of all changes of the machine */
     iap_ticks_t            left;        /* of a ban, when it is written */
     ngx_str_t              guard;       /* in text, as the others */
     ngx_str_t              layer;
     ngx_str_t              key;
     unsigned               lift:1;
+    unsigned               tried:1;     /* it may have been written */
     u_char                 text[NGX_IAP_GUARD_NAME_MAX + NGX_IAP_LAYER_NAME_MAX
                                 + IAP_KEY_TEXT_MAX];
 } ngx_iap_ban_change_t;
@@ -62,6 +67,7 @@ struct ngx_iap_ban_log_s {
     ngx_queue_t            waiting;     /* ngx_iap_ban_change_t */
     ngx_queue_t            writing;     /* those of the call */
     ngx_uint_t             nchanges;    /* in both */
+    uint64_t               number;      /* of the latest change */
 
     ngx_iap_call_t         write;
     ngx_iap_call_t         read;
@@ -70,6 +76,7 @@ struct ngx_iap_ban_log_s {
 
     unsigned               writes:1;    /* the call is under way */
     unsigned               reads:1;
+    unsigned               again:1;     /* some were tried before */
     unsigned               failed:1;    /* nothing is written until the next
                                            tick */
     unsigned               gone:1;      /* destroyed; freed with its calls */
@@ -83,6 +90,7 @@ struct ngx_iap_ban_log_s {
 };
 
 
+static void ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log);
 static void ngx_iap_ban_log_change(ngx_iap_ban_log_t *ban_log,
     ngx_str_t *guard, ngx_str_t *layer, ngx_str_t *key, ngx_uint_t lift);
 static void ngx_iap_ban_log_room(ngx_iap_ban_log_t *ban_log);
@@ -128,7 +136,6 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
     ngx_log_t *log)
 {
     u_char             *p;
-    iap_view_t          name, none;
     ngx_iap_ban_log_t  *ban_log;
 
     ban_log = ngx_calloc(sizeof(ngx_iap_ban_log_t) + redis->conf->prefix.len
@@ -154,23 +161,11 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
     ngx_queue_init(&ban_log->waiting);
     ngx_queue_init(&ban_log->writing);
 
-    ban_log->write.script = &ngx_iap_script_ban;
-    ban_log->write.args = ngx_iap_ban_log_write_args;
-    ban_log->write.done = ngx_iap_ban_log_write_done;
+    /* a process may get the number of one that has ended */
 
-    ban_log->read.script = &ngx_iap_script_bans;
-    ban_log->read.args = ngx_iap_ban_log_read_args;
-    ban_log->read.done = ngx_iap_ban_log_read_done;
+    ban_log->number = ((uint64_t) ngx_pid << 32) + (uint64_t) ngx_random();
 
-    if (redis->slots) {
-        name.data = ban_log->key.data;
-        name.len = ban_log->key.len;
-        none.data = NULL;
-        none.len = 0;
-
-        ban_log->write.slot = iap_keyslot(name, none);
-        ban_log->read.slot = ban_log->write.slot;
-    }
+    ngx_iap_ban_log_calls(ban_log);
 
     ban_log->flush.handler = ngx_iap_ban_log_flush_handler;
     ban_log->flush.data = ban_log;
@@ -184,6 +179,31 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
     ngx_iap_ban_log_arm(ban_log, NGX_IAP_BAN_LOG_FIRST);
 
     return ban_log;
+}
+
+
+static void
+ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
+{
+    iap_view_t  name, none;
+
+    ban_log->write.script = &ngx_iap_script_ban;
+    ban_log->write.args = ngx_iap_ban_log_write_args;
+    ban_log->write.done = ngx_iap_ban_log_write_done;
+
+    ban_log->read.script = &ngx_iap_script_bans;
+    ban_log->read.args = ngx_iap_ban_log_read_args;
+    ban_log->read.done = ngx_iap_ban_log_read_done;
+
+    if (ban_log->redis->slots) {
+        name.data = ban_log->key.data;
+        name.len = ban_log->key.len;
+        none.data = NULL;
+        none.len = 0;
+
+        ban_log->write.slot = iap_keyslot(name, none);
+        ban_log->read.slot = ban_log->write.slot;
+    }
 }
 
 
@@ -295,7 +315,9 @@ ngx_iap_ban_log_change(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
     ngx_memcpy(p, key->data, key->len);
 
     change->lift = lift;
+    change->tried = 0;
     change->left = 0;
+    change->number = ++ban_log->number;
 
     ngx_queue_insert_tail(&ban_log->waiting, &change->queue);
     ban_log->nchanges++;
@@ -419,6 +441,7 @@ ngx_iap_ban_log_flush_handler(ngx_event_t *ev)
     }
 
     n = 0;
+    ban_log->again = 0;
 
     while (n < NGX_IAP_BAN_LOG_WRITE && !ngx_queue_empty(&ban_log->waiting)) {
         q = ngx_queue_head(&ban_log->waiting);
@@ -432,6 +455,9 @@ ngx_iap_ban_log_flush_handler(ngx_event_t *ev)
                 continue;
             }
         }
+
+        ban_log->again |= change->tried;
+        change->tried = 1;
 
         ngx_queue_remove(q);
         ngx_queue_insert_tail(&ban_log->writing, q);
@@ -484,6 +510,7 @@ ngx_iap_ban_log_write_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 
     ngx_iap_args_key(args, &ban_log->key, NULL, 0);
     ngx_iap_args_bytes(args, ban_log->machine.data, ban_log->machine.len);
+    ngx_iap_args_number(args, ban_log->again ? NGX_IAP_BAN_LOG_AGAIN : 0);
 
     for (q = ngx_queue_head(&ban_log->writing);
          q != ngx_queue_sentinel(&ban_log->writing);
@@ -491,6 +518,7 @@ ngx_iap_ban_log_write_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     {
         change = ngx_queue_data(q, ngx_iap_ban_change_t, queue);
 
+        ngx_iap_args_number(args, change->number);
         ngx_iap_args_bytes(args, change->lift ? "lift" : "ban",
                            change->lift ? 4 : 3);
         ngx_iap_args_bytes(args, change->guard.data, change->guard.len);

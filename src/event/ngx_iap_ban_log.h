@@ -21,10 +21,8 @@
  * changes at most, the oldest lost first, and is written when the store is
  * back.  A ban is written with the time that is left of it in the zone by
  * then, and not at all if it is over or lifted.  What waits in a worker that
- * ends is lost.
- *
- * A call that was carried out although its answer came too late is made
- * again.  Then a ban that another machine lifted in between is back.
+ * ends is lost.  What may have been written although the answer did not come
+ * has a number by which it is found, so that it is not written twice.
  */
 
 #ifndef NGX_IAP_BAN_LOG_H

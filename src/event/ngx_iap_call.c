@@ -15,7 +15,8 @@ static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
 static void ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply);
 static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
     size_t token, ngx_uint_t asking);
-static void ngx_iap_call_later(ngx_iap_call_t *call);
+static void ngx_iap_call_astray(ngx_iap_call_t *call);
+static ngx_int_t ngx_iap_call_later(ngx_iap_call_t *call);
 static void ngx_iap_call_again_handler(ngx_event_t *ev);
 static void ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
     const char *why, size_t len);
@@ -202,6 +203,7 @@ static void
 ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
 {
     size_t           len;
+    ngx_int_t        rc;
     ngx_iap_peer_t  *peer;
 
     for (len = 0; len < reply->len && reply->str[len] != ' '; len++) {
@@ -218,30 +220,31 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
         return;
     }
 
-    if (ngx_iap_call_token_is(reply->str, len, "MOVED")
-        && ngx_iap_call_moved(call, reply, len, 0) == NGX_OK)
+    rc = NGX_DECLINED;
+
+    if (ngx_iap_call_token_is(reply->str, len, "MOVED")) {
+        rc = ngx_iap_call_moved(call, reply, len, 0);
+
+    } else if (ngx_iap_call_token_is(reply->str, len, "ASK")) {
+        rc = ngx_iap_call_moved(call, reply, len, 1);
+
+    } else if (ngx_iap_call_token_is(reply->str, len, "TRYAGAIN")
+               && call->only == NULL)
     {
-        return;
+        rc = ngx_iap_call_later(call);
     }
 
-    if (ngx_iap_call_token_is(reply->str, len, "ASK")
-        && ngx_iap_call_moved(call, reply, len, 1) == NGX_OK)
-    {
-        return;
-    }
+    if (rc == NGX_DECLINED) {
+        ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
 
-    if (ngx_iap_call_token_is(reply->str, len, "TRYAGAIN")
-        && call->hops < NGX_IAP_CALL_HOPS)
-    {
-        ngx_iap_call_later(call);
-        return;
+    } else if (rc == NGX_ABORT) {
+        ngx_iap_call_astray(call);
     }
-
-    ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
 }
 
 
-/* "MOVED 3999 127.0.0.1:6381"; NGX_DECLINED: it leads nowhere */
+/* "MOVED 3999 127.0.0.1:6381".  NGX_DECLINED: it makes no sense; NGX_ABORT:
+   it leads nowhere, which is not this node's fault */
 
 static ngx_int_t
 ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
@@ -252,7 +255,7 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     ngx_str_t        addr;
     ngx_iap_peer_t  *peer, *other;
 
-    if (call->only != NULL || call->hops >= NGX_IAP_CALL_HOPS) {
+    if (call->only != NULL) {
         return NGX_DECLINED;
     }
 
@@ -277,8 +280,12 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     other = call->redis->route->moved(call->redis, peer, (uint16_t) slot,
                                       &addr, asking);
 
-    if (other == NULL || other->down) {
+    if (other == NULL) {
         return NGX_DECLINED;
+    }
+
+    if (other->down || call->hops >= NGX_IAP_CALL_HOPS) {
+        return NGX_ABORT;
     }
 
     call->hops++;
@@ -294,12 +301,29 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
 }
 
 
-/* keys of one slot are on two nodes while it is being moved */
+/* the node is well, and was right to send it away */
 
 static void
+ngx_iap_call_astray(ngx_iap_call_t *call)
+{
+    ngx_iap_peer_answered(call->peer, call->started);
+    call->redis->route->doubt(call->redis, call->peer);
+
+    ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
+}
+
+
+/* Keys of one slot are on two nodes while it is being moved.  NGX_ABORT: it
+   takes too long. */
+
+static ngx_int_t
 ngx_iap_call_later(ngx_iap_call_t *call)
 {
     ngx_iap_peer_t  *peer;
+
+    if (call->hops >= NGX_IAP_CALL_HOPS) {
+        return NGX_ABORT;
+    }
 
     peer = call->peer;
 
@@ -310,6 +334,8 @@ ngx_iap_call_later(ngx_iap_call_t *call)
 
     ngx_iap_peer_leave(peer);
     ngx_add_timer(&call->again, NGX_IAP_CALL_AGAIN);
+
+    return NGX_OK;
 }
 
 

@@ -149,7 +149,7 @@ struct ngx_iap_zone_s {
 
 /*
  * Declares the zone while the configuration is read.  size is at least
- * eight pages, as for nginx's own zones.  Returns NULL after logging.
+ * ten pages.  Returns NULL after logging.
  */
 
 ngx_iap_zone_t *ngx_iap_zone_add(ngx_conf_t *cf, ngx_str_t *name, size_t size,

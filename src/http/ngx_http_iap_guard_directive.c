@@ -5,8 +5,9 @@
 #include "ngx_http_iap_guard.h"
 
 
-/* nginx's own zones want as many pages */
-#define NGX_HTTP_IAP_GUARD_ZONE_PAGES  8
+/* one for each table, the head and a guard, and those that keep account of
+   them; nginx's own zones want 8 */
+#define NGX_HTTP_IAP_GUARD_ZONE_PAGES  10
 
 #define NGX_HTTP_IAP_GUARD_SECRET_MAX  4096
 

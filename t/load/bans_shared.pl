@@ -8,6 +8,7 @@
 use strict;
 use warnings;
 
+use File::Temp ();
 use FindBin;
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -35,6 +36,7 @@ my @all = ($one, $two);
 by_a_segment();
 by_the_api();
 identities();
+with_a_secret();
 lifted_in_many_ways();
 many();
 remaining_time();
@@ -64,10 +66,13 @@ sub machine {
     my (%more) = @_;
     my $node = $redis->node;
 
+    my $http = $more{http} || '';
+
     return IapGuard::Nginx->new(%options, workers => WORKERS, level => 'info',
-        http => <<"END", server => <<'END', %more)->start;
+        http => <<"END", server => <<'END')->start;
     iap_guard_zone   iap 4m;
     iap_guard_redis  redis://$node timeout=500ms nodes=2;
+    $http
 END
         location = /redeem {
             iap_guard          redeem;
@@ -248,6 +253,44 @@ sub identities {
 }
 
 
+# Identities are hashed, so that what is lifted by a key has two texts
+
+sub with_a_secret {
+    my $file = File::Temp->new(TEMPLATE => 'iap_guard-secret-XXXXXX',
+                               TMPDIR => 1);
+
+    print {$file} "open-sesame\n";
+    close $file;
+
+    my ($a, $b) = map {
+        machine(http => "iap_guard_key_secret $file;")
+    } 1 .. 2;
+
+    $a->ban('redeem', 'segment', '10.0.0.1', 600);
+    $a->ban('redeem', 'user', '10.0.0.1', 600);
+    $a->ban('redeem', 'user', 'mallory', 600);
+
+    in_time('secret: a user', sub { redeem($b, 'mallory', '10.0.1.1')
+                                    eq '429 ban' });
+    unlike of_both($b), qr/mallory/, 'secret: not in the clear';
+    is redeem($b, 'alice', '10.0.0.1'), '429 ban', 'secret: an address';
+
+    is lift($b, 'key=10.0.0.1'), 2, 'secret: lifted, either meaning of it';
+    in_time('secret: lifted there, too',
+            sub { bans($a, 'redeem') =~ /^user ~[\w-]{43}$/ });
+
+    lift($b, 'key=mallory');
+    in_time('secret: and the rest', sub { bans($a, 'redeem') eq '' });
+
+    foreach my $nginx ($a, $b) {
+        $nginx->stop;
+        is_deeply [$nginx->complaints], [], 'secret: no complaint';
+    }
+
+    return;
+}
+
+
 sub lifted_in_many_ways {
     my @bans = (['redeem', 'segment', '10.0.0.1/32'],
                 ['redeem', 'user', '10.0.0.1'], ['redeem', 'user', 'mallory'],
@@ -318,8 +361,8 @@ sub many {
     # those who read it from the beginning need more than one reading
 
     foreach my $call (1 .. 20) {
-        $redis->script("$root/lua/ban.lua", [LOG], 1, map {
-            ('ban', 'verify', 'user', "again$_", 600_000) } 1 .. 200);
+        $redis->script("$root/lua/ban.lua", [LOG], 1, 0, map {
+            ($_, 'ban', 'verify', 'user', "again$_", 600_000) } 1 .. 200);
     }
 
     $one->ban('verify', 'user', 'last', 600);

@@ -33,6 +33,7 @@ my $log;        # the key of the log, another one for each test
 my $logs = 0;
 
 written_and_read();
+written_once();
 read_from_where_it_was();
 over();
 expiry();
@@ -50,13 +51,22 @@ sub fresh { return $log = 'iap:{bans}:log' . ++$logs }
 
 # ban('redeem', 'segment', '10.0.0.0/8', 60_000), lift('redeem', '', '')
 
-sub ban  { return ['ban', @_] }
-sub lift { return ['lift', @_, 0] }
+my $change;
+
+sub ban  { return [++$change, 'ban', @_] }
+sub lift { return [++$change, 'lift', @_, 0] }
 
 sub write_log {
     my ($machine, @changes) = @_;
 
-    return $redis->script("$root/lua/ban.lua", [$log], $machine,
+    return write_again($machine, 0, @changes);
+}
+
+
+sub write_again {
+    my ($machine, $count, @changes) = @_;
+
+    return $redis->script("$root/lua/ban.lua", [$log], $machine, $count,
                           map { @$_ } @changes);
 }
 
@@ -136,6 +146,44 @@ sub written_and_read {
 
     is write_log(7), 0, 'no change: nothing is written';
     is $redis->command('XLEN', $log), 7, 'indeed';
+
+    return;
+}
+
+
+# The answer to a call did not come, so it is made again.
+
+sub written_once {
+    fresh();
+
+    my @changes = (ban('g', 'user', 'a', 60_000), lift('g', 'user', 'b'),
+                   ban('g', 'user', 'c', 60_000));
+
+    is write_log(1, @changes[0, 1]), 2, 'again: carried out';
+    is write_again(2, 256, lift('g', 'user', 'a')), 1,
+        'again: another machine lifts';
+    is write_again(1, 256, @changes), 1, 'again: the new one alone is written';
+
+    my (undef, undef, @entries) = read_log();
+    is_deeply texts(@entries),
+        ['1 ban g user a', '1 lift g user b', '2 lift g user a',
+         '1 ban g user c'], 'again: nothing is undone';
+
+    is write_again(1, 256, @changes), 0, 'again: and nothing if there is none';
+    is write_again(2, 256, @changes), 3,
+        'again: another machine has numbers of its own';
+    is write_again(2, 2, @changes), 1, 'again: it looks so far and no further';
+
+    # of others' entries in the log
+
+    fresh();
+    $redis->command('XADD', $log, '*', @$_)
+        foreach ['x', 'y'], [qw(machine 1)], [qw(change 7 machine 1)];
+    is write_again(1, 256, [7, 'ban', 'g', 'user', 'a', 60_000]), 1,
+        'again: odd entries are no obstacle';
+
+    fresh();
+    is write_again(1, 256, @changes), 3, 'again: nor is there no log';
 
     return;
 }
@@ -389,6 +437,8 @@ sub errors {
     is_deeply [read_log('5-0')], ['WRONGTYPE'], 'also from somewhere';
     is write_log(1, ban('g', 'user', 'u', 60_000)), 'WRONGTYPE',
         'another type: writing says so';
+    is write_again(1, 9, ban('g', 'user', 'u', 60_000)), 'WRONGTYPE',
+        'also if it looks first';
     is $redis->command('GET', $log), 'x', 'and leaves it alone';
     near(pttl(), 50_000, 'its expiry, too');
 
@@ -416,13 +466,14 @@ sub errors {
 
 sub rights {
     $redis->command('ACL', 'SETUSER', 'guard', 'on', '>secret', '~iap:*',
-                    qw(+eval +time +pttl +xadd +pexpireat +xrange));
+                    qw(+eval +time +pttl +xadd +xrevrange +pexpireat
+                       +xrange));
 
     my $admin = delete $redis->{socket};
     $redis->command('AUTH', 'guard', 'secret');
 
     fresh();
-    is write_log(1, ban('g', 'user', 'u', 60_000), lift('g', '', '')), 2,
+    is write_again(1, 9, ban('g', 'user', 'u', 60_000), lift('g', '', '')), 2,
         'the rights that ban.lua names are enough';
     my ($after, undef, @entries) = read_log();
     is scalar @entries, 2, 'and those of bans.lua';

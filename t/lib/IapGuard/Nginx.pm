@@ -10,6 +10,7 @@ package IapGuard::Nginx;
 #   $nginx->start;
 #   my $answer = $nginx->get('/x', 'X-User-Id' => 'u1');
 #   $nginx->api('PUT', 'guards/redeem', '{"mode":"off"}');
+#   $nginx->change(server => 'location / { ... }');     # and reloads
 #   $nginx->stop;               # also when the object goes, or the process
 #
 # Besides what `http` and `server` hold there is /iap_guard/, the API.  Other
@@ -103,6 +104,8 @@ sub start {
 
         if ($rc == 0) {
             $self->{keeper} = _keeper($self->folder);
+            $self->wait_for(10, sub { $self->workers == $self->{workers} })
+                or die "nginx did not start its workers\n";
             return $self;
         }
 
@@ -204,6 +207,11 @@ sub configure {
 
 sub reload {
     my ($self) = @_;
+
+    # right after a start they may not be there yet
+
+    $self->wait_for(10, sub { $self->workers == $self->{workers} });
+
     my %old = map { $_ => 1 } $self->all_workers;
 
     kill 'HUP', $self->master;
@@ -212,6 +220,18 @@ sub reload {
         my @new = $self->workers;
         return @new == $self->{workers} && !grep { $old{$_} } @new;
     });
+}
+
+
+# The same with other options
+
+sub change {
+    my ($self, %options) = @_;
+
+    $self->{$_} = $options{$_} foreach keys %options;
+    _write($self->file('nginx.conf'), $self->_conf);
+
+    return $self->reload;
 }
 
 

@@ -5,15 +5,21 @@ package RouteTest;
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use lib dirname(__FILE__) . '/../link';
+
 use Exporter qw(import);
+use File::Basename qw(dirname);
 use Test::More;
+
+use lib dirname(__FILE__) . '/../link';
 
 use IapGuard::FakeRedis;
 use LinkTest ();
 use LinkNginx;
 use RouteNginx;
 
-our @EXPORT = qw(test between ends_well nginx node fake redis now file
+our @EXPORT = qw(test between ends_well nginx fake redis now file
                  $ADMITTED array bulk slots asked name_server waits key_in);
 our $binary;
 
