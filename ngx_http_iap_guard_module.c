@@ -8,11 +8,12 @@
  */
 
 
-#include "ngx_http_iap_guard.h"
+#include "ngx_http_iap_guard_breaker.h"
 
 
 static ngx_int_t ngx_http_iap_guard_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_iap_guard_init_module(ngx_cycle_t *cycle);
+static ngx_int_t ngx_http_iap_guard_start(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_iap_guard_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler, ngx_uint_t last);
 
@@ -36,6 +37,20 @@ static ngx_command_t  ngx_http_iap_guard_commands[] = {
     { ngx_string("iap_guard_redis"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
       ngx_http_iap_guard_redis,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_breaker"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_breaker_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_classify"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE3,
+      ngx_http_iap_guard_classify,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
@@ -123,7 +138,7 @@ ngx_module_t  ngx_http_iap_guard_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_iap_guard_init_module,        /* init module */
-    ngx_http_iap_guard_init_process,       /* init process */
+    ngx_http_iap_guard_start,              /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_iap_guard_exit_process,       /* exit process */
@@ -169,6 +184,15 @@ ngx_http_iap_guard_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    /* after try_files and mirror: nothing but the call itself comes later */
+
+    if (ngx_http_iap_guard_add_handler(cf, NGX_HTTP_PRECONTENT_PHASE,
+                                       ngx_http_iap_guard_breaker_handler, 1)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return ngx_http_iap_guard_filter_init(cf);
 }
 
@@ -176,17 +200,49 @@ ngx_http_iap_guard_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_iap_guard_init_module(ngx_cycle_t *cycle)
 {
-    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_uint_t                        i;
+    ngx_http_iap_guard_breaker_t    **breakers;
+    ngx_http_iap_guard_main_conf_t   *imcf;
 
     /* NULL without "http" */
     imcf = ngx_http_cycle_get_module_main_conf(cycle,
                                                ngx_http_iap_guard_module);
 
-    if (imcf != NULL && imcf->zone != NULL) {
-        ngx_iap_zone_accept(imcf->zone);
+    if (imcf == NULL || imcf->zone == NULL) {
+        return NGX_OK;
+    }
+
+    ngx_iap_zone_accept(imcf->zone);
+
+    breakers = imcf->breakers.elts;
+
+    for (i = 0; i < imcf->breakers.nelts; i++) {
+        ngx_iap_breaker_accept(&breakers[i]->ref, cycle->log);
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_start(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                        i;
+    ngx_http_iap_guard_breaker_t    **breakers;
+    ngx_http_iap_guard_main_conf_t   *imcf;
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_iap_guard_module);
+
+    if (imcf != NULL) {
+        breakers = imcf->breakers.elts;
+
+        for (i = 0; i < imcf->breakers.nelts; i++) {
+            ngx_http_iap_guard_breaker_init(breakers[i], cycle->log);
+        }
+    }
+
+    return ngx_http_iap_guard_init_process(cycle);
 }
 
 

@@ -373,6 +373,7 @@ X-User: a
 
 
 === TEST 13: a subrequest reads the variables of the client's request
+--- no_redis
 --- config
     location = /page {
         ssi on;

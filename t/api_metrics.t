@@ -287,5 +287,5 @@ sub { main::promtool($_[0]) . main::series($_[0]) }
 --- response_body eval
 # verdicts; layers of two metrics; bans of two; kinds of full; for each guard,
 # those of the two small ones apart; and kinds of two
-my $guard = 10 + 2 + 4;
-40 * ($guard + 2 * 26) + ($guard + 2 * 6) + ($guard + 2 * 3) + 2 * 4
+my $guard = 10 + 2 + 5;
+40 * ($guard + 2 * 26) + ($guard + 2 * 6) + ($guard + 2 * 3) + 2 * 5

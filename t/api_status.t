@@ -100,7 +100,7 @@ sub {
         scalar @{ $status->{bans} };
 }
 --- response_body chomp
-bans guards nginx store version zone
+bans breakers guards nginx store version zone
 version
 nginx
 zone

@@ -59,6 +59,7 @@ location /t {
 
 === TEST 3: an exhausted layer in dry run does not stop the others
 they go on taking tokens and refusing
+--- no_redis
 --- config
 location /t {
     iap_guard g;

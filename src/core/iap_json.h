@@ -5,9 +5,12 @@
  * a tree of it would.
  *
  * A path is dotted: "status", "data.0.id"; a part of digits is an index of an
- * array or the name of a member.  A member's name is compared after its
- * escapes are undone.  Of members of the same name the last one counts, as
- * with nearly every parser that a backend may use.
+ * array (without leading zeros) or the name of a member.  A member's name is
+ * compared after its escapes are undone; one with a dot in it has no path.
+ *
+ * Of members of the same name the last one counts, as with nearly every
+ * parser that a backend may use: what an earlier one had within it is
+ * forgotten, even where the last has nothing there.
  *
  * Strict where a backend could read something else: no comments, no trailing
  * commas, no NaN; UTF-8 must be valid, and a byte order mark is an error.
@@ -19,7 +22,7 @@
 #include "iap_core.h"
 
 
-#define IAP_JSON_PATHS_MAX   16     /* watched at once */
+#define IAP_JSON_PATHS_MAX   24     /* watched at once; "apple" has 17 */
 #define IAP_JSON_PARTS_MAX   8      /* of a path */
 #define IAP_JSON_DEPTH_MAX   128    /* arrays and objects within each other */
 #define IAP_JSON_TEXT_MAX    256    /* bytes kept of a value */
@@ -28,20 +31,23 @@
 
 typedef enum {
     IAP_VALUE_ABSENT = 0,
-    IAP_VALUE_NUMBER,           /* an integer that fits */
+    IAP_VALUE_NUMBER,           /* an integer that fits; -0 is 0 */
     IAP_VALUE_TEXT,             /* a string, escapes undone */
     IAP_VALUE_TRUE,
     IAP_VALUE_FALSE,
     IAP_VALUE_NULL,
     IAP_VALUE_LONG,             /* a string that is longer than is kept */
-    IAP_VALUE_OTHER             /* a fraction, an object, an array */
+    IAP_VALUE_OTHER             /* an object, an array, any other number: also
+                                   1.0 and 1e3, which are whole */
 } iap_value_e;
 
 typedef struct {
     iap_value_e  type;
     int64_t      number;
-    iap_view_t   text;          /* into the scanner: of a string, and of a
-                                   number as it was written */
+    iap_view_t   text;          /* into the scanner, good until it goes on: of
+                                   a string, and of a number as it was written
+                                   (of OTHER, too); else, and of a number that
+                                   is longer than is kept, empty */
 } iap_value_t;
 
 
@@ -57,7 +63,7 @@ typedef struct iap_json_s  iap_json_t;      /* see below; for its size */
 
 /*
  * paths are watched; they are not copied, and outlive the scan.  n is at most
- * IAP_JSON_PATHS_MAX.
+ * IAP_JSON_PATHS_MAX, and each has passed iap_json_path_check().
  */
 
 void iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n);
@@ -66,7 +72,7 @@ void iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n);
 
 const char *iap_json_path_check(iap_view_t path);
 
-/* the next bytes, any number of them */
+/* the next bytes, any number of them; once BAD it stays so */
 
 iap_json_e iap_json_scan(iap_json_t *json, iap_view_t bytes);
 
@@ -75,16 +81,58 @@ iap_json_e iap_json_scan(iap_json_t *json, iap_view_t bytes);
 
 iap_json_e iap_json_end(iap_json_t *json);
 
-/* the i-th path's value, so far */
+/*
+ * The i-th path's value, so far: it may change until the text has ended, and
+ * says nothing about one that is BAD.
+ */
 
 void iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value);
 
 
-/* to be filled by the implementation; nobody else looks inside */
+/* nobody else looks inside */
+
+#define IAP_JSON_KEPT_NAME  IAP_JSON_PATHS_MAX      /* a member's name */
+#define IAP_JSON_KEPT_NONE  (IAP_JSON_PATHS_MAX + 1)
+
+/* sets of paths are bits: the i-th path is 1 << i */
+
+typedef struct {
+    uint64_t           element;     /* of an array, from 0 */
+    uint32_t           paths;       /* that go on within this container */
+    uint16_t           at[IAP_JSON_PATHS_MAX];  /* their parts that do so */
+    uint16_t           len[IAP_JSON_PATHS_MAX];
+} iap_json_level_t;
+
+typedef struct {
+    uint8_t            type;
+    uint16_t           len;         /* more than there is room: it was longer */
+    uint8_t            text[IAP_JSON_TEXT_MAX];
+} iap_json_kept_t;
 
 struct iap_json_s {
     const iap_view_t  *paths;
     unsigned           n;
+
+    uint32_t           watched;     /* that members of this container may be */
+    uint32_t           on;          /* that lead to the next value, or through
+                                       it */
+    uint32_t           here;        /* those of them that end there */
+
+    uint8_t            state;
+    uint8_t            inner;       /* of a string, a number, a word */
+    uint8_t            depth;
+    uint8_t            keep;        /* where bytes of a string or a number go */
+
+    uint8_t            need;        /* UTF-8: bytes to come; \u: digits */
+    uint8_t            low;         /* bounds of the next byte of UTF-8 */
+    uint8_t            high;
+    uint16_t           unit;        /* UTF-16: of \u, as far as it was read */
+    uint16_t           lead;        /* the high surrogate before it, or 0 */
+
+    uint64_t           arrays[IAP_JSON_DEPTH_MAX / 64];     /* bits; else an
+                                                               object */
+    iap_json_level_t   levels[IAP_JSON_PARTS_MAX];
+    iap_json_kept_t    kept[IAP_JSON_PATHS_MAX + 1];
 };
 
 

@@ -35,6 +35,14 @@
       "Requests decided without the store, whole or in part.")                \
     X(DENY_CACHE_HITS, "iap_guard_deny_cache_hits_total", "counter", "guard", \
       "Requests refused without asking the store, by what it had said.")      \
+    X(BREAKER_STATE, "iap_guard_breaker_state", "gauge", "breaker",           \
+      "State of a breaker: 0 closed, 1 half-open, 2 open.")                   \
+    X(BREAKER_TRANSITIONS, "iap_guard_breaker_transitions_total", "counter",  \
+      "breaker,to",                                                           \
+      "Changes of a breaker's state, by the state that it changed to.")       \
+    X(BREAKER_CALLS, "iap_guard_breaker_calls_total", "counter",              \
+      "breaker,outcome",                                                      \
+      "Requests that came to a breaker, by what became of them.")             \
     X(ZONE_FULL, "iap_guard_zone_full_total", "counter", "guard,kind",        \
       "Keys that found no room in the zone, by kind of entry.")               \
     X(ZONE_BYTES, "iap_guard_zone_bytes", "gauge", "kind",                    \

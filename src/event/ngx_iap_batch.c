@@ -76,6 +76,11 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
     ngx_iap_subject_t  *part;
 
     while (!ngx_queue_empty(&redis->pending)) {
+
+        if (!redis->slots && redis->nbatches >= NGX_IAP_BATCHES_MAX) {
+            return;
+        }
+
         q = ngx_queue_head(&redis->pending);
         part = ngx_queue_data(q, ngx_iap_subject_t, queue);
         slot = part->slot;
@@ -108,6 +113,7 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
             }
         }
 
+        redis->nbatches++;
         ngx_iap_call_send(redis, &batch->call);
     }
 }
@@ -373,6 +379,7 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
 
     ngx_int_t           rc;
     ngx_uint_t          i;
+    ngx_iap_redis_t    *redis;
     ngx_iap_subject_t  *part;
 
     rc = reply ? ngx_iap_batch_read(batch, reply) : NGX_ERROR;
@@ -388,7 +395,14 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
         }
     }
 
+    redis = call->redis;
+    redis->nbatches--;
+
     ngx_free(batch);
+
+    if (!ngx_queue_empty(&redis->pending) && !redis->flush.posted) {
+        ngx_post_event(&redis->flush, &ngx_posted_events);
+    }
 
     return rc;
 }

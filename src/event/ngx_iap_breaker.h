@@ -41,22 +41,30 @@ typedef enum {
 } ngx_iap_outcome_e;
 
 
-/* in the zone; readers walk the list without the lock, as that of slots */
+/* in the zone; only the master walks the list, while it reads a
+   configuration */
 
 typedef struct {
     uint64_t        next;           /* offset from the zone's start */
     uint64_t        generation;     /* that it was last configured in */
     uint32_t        name_len;
-    uint32_t        reserved;
+    uint32_t        mode;           /* that the API has asked for, plus one;
+                                       0: none; locked */
     u_char          name[NGX_IAP_BREAKER_NAME_MAX];
 
-    uint64_t        changed;        /* UNIX time of the latest change, or 0 */
-    ngx_atomic_t    transitions[3]; /* by iap_breaker_state_e */
+    uint64_t        changed;        /* UNIX times of the latest change and of
+                                       the latest opening, or 0; locked */
+    uint64_t        opened;
     ngx_atomic_t    outcomes[NGX_IAP_OUTCOME_COUNT];
     ngx_atomic_t    looked_at;      /* msec: when dead processes were last
-                                       looked for */
+                                       looked for, or 0 */
     iap_breaker_t   state;          /* locked */
 } ngx_iap_breaker_t;
+
+_Static_assert(offsetof(ngx_iap_breaker_t, state) == 192,
+               "it lives in the zone");
+_Static_assert(NGX_MAX_PROCESSES <= IAP_BREAKER_PROCESSES,
+               "each process has a slot");
 
 
 /* a name, its configuration, and where it is in the zone; per cycle */
@@ -81,52 +89,73 @@ size_t ngx_iap_breaker_size(void);
 ngx_int_t ngx_iap_breaker_attach(ngx_iap_zone_t *zone,
     ngx_iap_breaker_ref_t *ref);
 
+/* for init_module: the configuration is in force, and so is its mode, unless
+   the API has asked for another one */
+
+void ngx_iap_breaker_accept(ngx_iap_breaker_ref_t *ref, ngx_log_t *log);
+
 /* for init_process: what dead processes held is free again */
 
 void ngx_iap_breaker_reap(ngx_iap_breaker_ref_t *ref, ngx_log_t *log);
 
-/* as in iap_breaker.h, for this process, now; counts CUT and FULL.  Where it
-   is FULL, dead processes are looked for, at most once a second. */
+/* as in iap_breaker.h, for this process, now; counts CUT and FULL.  *state is
+   what the breaker was found in, as it shows.  Where it is FULL, dead
+   processes are looked for, at most once a second. */
 
 iap_breaker_admission_e ngx_iap_breaker_admit(ngx_iap_breaker_ref_t *ref,
-    iap_permit_t *permit, iap_ticks_t *wait, ngx_log_t *log);
+    iap_permit_t *permit, iap_ticks_t *wait, iap_breaker_state_e *state,
+    ngx_log_t *log);
 
 void ngx_iap_breaker_slow(ngx_iap_breaker_ref_t *ref, iap_permit_t *permit,
     ngx_log_t *log);
 
-/* counts outcome; why is the rule that matched, for the line in the log */
+/* counts outcome, once for a permit; why is the rule that matched, for the
+   line in the log, or empty */
 
 void ngx_iap_breaker_end(ngx_iap_breaker_ref_t *ref, iap_permit_t *permit,
     ngx_iap_outcome_e outcome, iap_effect_e effect, ngx_uint_t slow,
-    iap_ticks_t hold, const char *why, ngx_log_t *log);
+    iap_ticks_t hold, iap_view_t why, ngx_log_t *log);
 
-/* through the API; said in the log */
+/* through the API; said in the log.  Survives reloads. */
 
 void ngx_iap_breaker_set_mode(ngx_iap_breaker_ref_t *ref,
     iap_breaker_mode_e mode, ngx_log_t *log);
+
+/* the API has no wish any more: the mode is the configured one */
+
+void ngx_iap_breaker_reset_mode(ngx_iap_breaker_ref_t *ref, ngx_log_t *log);
 
 /* a copy, for showing */
 
 typedef struct {
     iap_breaker_state_e  state;     /* as it shows; open time over: half-open */
     iap_breaker_mode_e   mode;
+    ngx_uint_t           asked;     /* the mode is the API's */
     iap_breaker_sum_t    sum;
-    const char          *reason;    /* static */
-    uint64_t             changed;   /* UNIX time */
+    iap_breaker_reason_e reason;    /* of the latest change */
+    uint64_t             changed;   /* UNIX times, or 0 */
+    uint64_t             opened;
     uint64_t             inflight;
-    uint64_t             retry_after;   /* seconds; 0: calls are made */
-    uint64_t             transitions[3];
+    uint64_t             retry_after;   /* seconds to the end of the open time
+                                           or of a hold, or 0 */
+    uint64_t             transitions[IAP_BREAKER_STATES];   /* into it */
     uint64_t             outcomes[NGX_IAP_OUTCOME_COUNT];
 } ngx_iap_breaker_info_t;
 
 void ngx_iap_breaker_show(ngx_iap_breaker_ref_t *ref,
-    ngx_iap_breaker_info_t *info);
+    ngx_iap_breaker_info_t *info, ngx_log_t *log);
 
 /* static */
 
 const char *ngx_iap_breaker_state_name(iap_breaker_state_e state);
 const char *ngx_iap_breaker_mode_name(iap_breaker_mode_e mode);
+const char *ngx_iap_breaker_reason_name(iap_breaker_reason_e reason);
 const char *ngx_iap_outcome_name(ngx_iap_outcome_e outcome);
+
+/* false: no mode has this name */
+
+ngx_uint_t ngx_iap_breaker_mode_parse(const char *name,
+    iap_breaker_mode_e *mode);
 
 
 #endif /* NGX_IAP_BREAKER_H */

@@ -15,7 +15,8 @@ static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
 static void ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply);
 static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
     size_t token, ngx_uint_t asking);
-static void ngx_iap_call_later(ngx_iap_call_t *call);
+static void ngx_iap_call_astray(ngx_iap_call_t *call);
+static ngx_int_t ngx_iap_call_later(ngx_iap_call_t *call);
 static void ngx_iap_call_again_handler(ngx_event_t *ev);
 static void ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
     const char *why, size_t len);
@@ -25,7 +26,6 @@ static void ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
 static void ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result);
 static void ngx_iap_call_sick(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,
     const char *why, size_t len);
-static uint64_t ngx_iap_call_now(void);
 static ngx_uint_t ngx_iap_call_token_is(const char *token, size_t len,
     const char *word);
 
@@ -139,8 +139,12 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     redisFreeCommand(command);
 
     if (rc != NGX_OK) {
-        ngx_iap_peer_failed(peer, "no connection");
-        redis->route->doubt(redis, peer);
+
+        if (!ngx_iap_link_resting(peer->link)) {
+            ngx_iap_peer_failed(peer, "no connection");
+            redis->route->doubt(redis, peer);
+        }
+
         ngx_iap_call_count(call, NGX_IAP_RESULT_CLOSED);
         ngx_iap_call_fail_later(call);
         return;
@@ -177,8 +181,9 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
         return;
 
     case NGX_IAP_OP_CLOSED:
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_CLOSED, "no connection",
-                          sizeof("no connection") - 1);
+        ngx_iap_peer_broke(call->peer, "no connection");
+        call->redis->route->doubt(call->redis, call->peer);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_CLOSED);
         return;
 
     default:
@@ -198,6 +203,7 @@ static void
 ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
 {
     size_t           len;
+    ngx_int_t        rc;
     ngx_iap_peer_t  *peer;
 
     for (len = 0; len < reply->len && reply->str[len] != ' '; len++) {
@@ -214,30 +220,31 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
         return;
     }
 
-    if (ngx_iap_call_token_is(reply->str, len, "MOVED")
-        && ngx_iap_call_moved(call, reply, len, 0) == NGX_OK)
+    rc = NGX_DECLINED;
+
+    if (ngx_iap_call_token_is(reply->str, len, "MOVED")) {
+        rc = ngx_iap_call_moved(call, reply, len, 0);
+
+    } else if (ngx_iap_call_token_is(reply->str, len, "ASK")) {
+        rc = ngx_iap_call_moved(call, reply, len, 1);
+
+    } else if (ngx_iap_call_token_is(reply->str, len, "TRYAGAIN")
+               && call->only == NULL)
     {
-        return;
+        rc = ngx_iap_call_later(call);
     }
 
-    if (ngx_iap_call_token_is(reply->str, len, "ASK")
-        && ngx_iap_call_moved(call, reply, len, 1) == NGX_OK)
-    {
-        return;
-    }
+    if (rc == NGX_DECLINED) {
+        ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
 
-    if (ngx_iap_call_token_is(reply->str, len, "TRYAGAIN")
-        && call->hops < NGX_IAP_CALL_HOPS)
-    {
-        ngx_iap_call_later(call);
-        return;
+    } else if (rc == NGX_ABORT) {
+        ngx_iap_call_astray(call);
     }
-
-    ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
 }
 
 
-/* "MOVED 3999 127.0.0.1:6381"; NGX_DECLINED: it leads nowhere */
+/* "MOVED 3999 127.0.0.1:6381".  NGX_DECLINED: it makes no sense; NGX_ABORT:
+   it leads nowhere, which is not this node's fault */
 
 static ngx_int_t
 ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
@@ -248,7 +255,7 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     ngx_str_t        addr;
     ngx_iap_peer_t  *peer, *other;
 
-    if (call->only != NULL || call->hops >= NGX_IAP_CALL_HOPS) {
+    if (call->only != NULL) {
         return NGX_DECLINED;
     }
 
@@ -273,8 +280,12 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     other = call->redis->route->moved(call->redis, peer, (uint16_t) slot,
                                       &addr, asking);
 
-    if (other == NULL || other->down) {
+    if (other == NULL) {
         return NGX_DECLINED;
+    }
+
+    if (other->down || call->hops >= NGX_IAP_CALL_HOPS) {
+        return NGX_ABORT;
     }
 
     call->hops++;
@@ -282,7 +293,7 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     call->eval = 0;
     call->peer = NULL;
 
-    ngx_iap_peer_answered(peer);
+    ngx_iap_peer_answered(peer, call->started);
     ngx_iap_call_to(call, other);
     ngx_iap_peer_leave(peer);
 
@@ -290,12 +301,29 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
 }
 
 
-/* keys of one slot are on two nodes while it is being moved */
+/* the node is well, and was right to send it away */
 
 static void
+ngx_iap_call_astray(ngx_iap_call_t *call)
+{
+    ngx_iap_peer_answered(call->peer, call->started);
+    call->redis->route->doubt(call->redis, call->peer);
+
+    ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
+}
+
+
+/* Keys of one slot are on two nodes while it is being moved.  NGX_ABORT: it
+   takes too long. */
+
+static ngx_int_t
 ngx_iap_call_later(ngx_iap_call_t *call)
 {
     ngx_iap_peer_t  *peer;
+
+    if (call->hops >= NGX_IAP_CALL_HOPS) {
+        return NGX_ABORT;
+    }
 
     peer = call->peer;
 
@@ -306,6 +334,8 @@ ngx_iap_call_later(ngx_iap_call_t *call)
 
     ngx_iap_peer_leave(peer);
     ngx_add_timer(&call->again, NGX_IAP_CALL_AGAIN);
+
+    return NGX_OK;
 }
 
 
@@ -368,12 +398,14 @@ static void
 ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     ngx_iap_result_e result)
 {
+    uint64_t          asked;
     ngx_int_t         rc;
     ngx_iap_peer_t   *peer;
     ngx_iap_redis_t  *redis;
 
     peer = call->peer;
     redis = call->redis;
+    asked = call->started;
 
     ngx_iap_call_count(call, result);
     ngx_queue_remove(&call->live);
@@ -384,7 +416,7 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     rc = call->done(call, reply);
 
     if (reply != NULL && rc == NGX_OK) {
-        ngx_iap_peer_answered(peer);
+        ngx_iap_peer_answered(peer, asked);
 
     } else if (reply != NULL) {
         ngx_iap_call_sick(redis, peer, redis->why, ngx_strlen(redis->why));
@@ -468,10 +500,7 @@ ngx_iap_call_token_is(const char *token, size_t len, const char *word)
 }
 
 
-/* microseconds: nginx's own clock is too coarse for what takes less than one
-   of its milliseconds */
-
-static uint64_t
+uint64_t
 ngx_iap_call_now(void)
 {
     struct timespec  ts;

@@ -462,6 +462,10 @@ ngx_iap_cluster_answer(ngx_iap_search_t *search, redisReply *reply)
 
     if (ngx_iap_cluster_make(cluster, reply, self) != NGX_OK) {
         search->why = "no memory, or too many nodes";
+
+        /* those that were made until then */
+
+        ngx_post_event(&cluster->sweep, &ngx_posted_events);
         return NGX_DECLINED;
     }
 

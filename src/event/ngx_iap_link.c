@@ -5,6 +5,7 @@
 #include "ngx_iap_link_private.h"
 
 
+static ngx_uint_t ngx_iap_link_waits(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_prepare(ngx_iap_link_t *link);
 static void ngx_iap_link_resolve(ngx_iap_link_t *link);
 static void ngx_iap_link_resolved(ngx_resolver_ctx_t *ctx);
@@ -98,12 +99,32 @@ ngx_iap_link_ready(ngx_iap_link_t *link)
 }
 
 
+ngx_uint_t
+ngx_iap_link_resting(ngx_iap_link_t *link)
+{
+    return link->was_ready && ngx_iap_link_waits(link);
+}
+
+
+ngx_uint_t
+ngx_iap_link_closes(ngx_iap_link_t *link)
+{
+    return link->epoch;
+}
+
+
+static ngx_uint_t
+ngx_iap_link_waits(ngx_iap_link_t *link)
+{
+    return link->state == NGX_IAP_LINK_IDLE && link->backoff
+           && (ngx_msec_int_t) (link->retry - ngx_current_msec) > 0;
+}
+
+
 ngx_int_t
 ngx_iap_link_open(ngx_iap_link_t *link)
 {
-    if (link->backoff
-        && (ngx_msec_int_t) (link->retry - ngx_current_msec) > 0)
-    {
+    if (ngx_iap_link_waits(link)) {
         return NGX_DECLINED;
     }
 
@@ -476,6 +497,7 @@ ngx_iap_link_broken(ngx_iap_link_t *link)
                                   : NGX_IAP_LINK_FIRST;
     link->retry = ngx_current_msec + link->backoff / 2
                   + ngx_random() % (link->backoff / 2 + 1);
+    link->was_ready = link->state == NGX_IAP_LINK_READY;
 
     ngx_iap_link_shut(link);
 }

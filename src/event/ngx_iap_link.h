@@ -159,5 +159,18 @@ void ngx_iap_link_destroy(ngx_iap_link_t *link);
 
 ngx_uint_t ngx_iap_link_ready(ngx_iap_link_t *link);
 
+/*
+ * Whether operations are declined because a connection that had been READY
+ * broke a moment ago, and it is too early for another one: this says nothing
+ * about the node.
+ */
+
+ngx_uint_t ngx_iap_link_resting(ngx_iap_link_t *link);
+
+/* how often it was closed so far: what fails with NGX_IAP_OP_CLOSED at the
+   same number has one cause */
+
+ngx_uint_t ngx_iap_link_closes(ngx_iap_link_t *link);
+
 
 #endif /* NGX_IAP_LINK_H */

@@ -86,6 +86,7 @@ struct ngx_iap_link_s {
     ngx_log_t               quiet;          /* while connect() is called */
 
     unsigned                told:1;         /* refusals, until READY again */
+    unsigned                was_ready:1;    /* when it last failed */
 };
 
 

@@ -201,6 +201,7 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
     }
 
     peer->down = 1;
+    peer->since = ngx_iap_call_now();
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
@@ -211,16 +212,38 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 
 
 void
-ngx_iap_peer_answered(ngx_iap_peer_t *peer)
+ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why)
 {
-    peer->fails = 0;
+    ngx_uint_t  closes;
+
+    closes = ngx_iap_link_closes(peer->link);
+
+    if (peer->closes != closes) {
+        peer->closes = closes;
+        ngx_iap_peer_failed(peer, why);
+    }
+}
+
+
+void
+ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
+{
+    uint64_t  said;
 
     if (peer->down) {
-        ngx_iap_peer_up(peer, &peer->node.name);
 
-    } else if (peer->redis->zone->head->store.down
-               && peer->redis->ndown == 0)
-    {
+        if (asked > peer->since) {
+            ngx_iap_peer_up(peer, &peer->node.name);
+        }
+
+        return;
+    }
+
+    peer->fails = 0;
+    said = peer->redis->zone->head->store.down;
+
+    if (said != 0 && asked > said && peer->redis->ndown == 0) {
+
         /* a worker that has ended, or another one that was wrong, said so */
         ngx_iap_redis_say_up(peer->redis, &peer->node.name);
     }
@@ -377,7 +400,9 @@ void
 ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
     const char *why)
 {
-    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 0, 1)) {
+    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 0,
+                           (ngx_atomic_uint_t) ngx_iap_call_now()))
+    {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
                       "iap_guard redis %V is down: %s; layers follow their "
                       "\"on_error\"", name, why);
@@ -388,7 +413,13 @@ ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
 void
 ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name)
 {
-    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 1, 0)) {
+    ngx_atomic_uint_t  said;
+
+    said = redis->zone->head->store.down;
+
+    if (said != 0
+        && ngx_atomic_cmp_set(&redis->zone->head->store.down, said, 0))
+    {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
                       "iap_guard redis %V is up again", name);
     }

@@ -22,6 +22,7 @@ static void ngx_iap_decision_expire(ngx_iap_decision_t *d);
 static void ngx_iap_decision_break(ngx_iap_decision_t *d, uint32_t checks);
 static void ngx_iap_decision_leave(ngx_iap_decision_t *d);
 static void ngx_iap_decision_finish(ngx_iap_decision_t *d);
+static void ngx_iap_decision_end(ngx_iap_decision_t *d);
 
 static ngx_int_t ngx_iap_single_create(ngx_iap_redis_t *redis);
 static void ngx_iap_single_destroy(ngx_iap_redis_t *redis);
@@ -216,6 +217,7 @@ ngx_iap_redis_decide(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 
     ngx_queue_insert_tail(&redis->waiting, &d->queue);
     redis->nwaiting++;
+    redis->deadline.cancelable = 0;
 
     if (!redis->deadline.timer_set) {
         ngx_add_timer(&redis->deadline, redis->conf->link.timeout);
@@ -413,9 +415,7 @@ ngx_iap_decision_finish(ngx_iap_decision_t *d)
         }
     }
 
-    ngx_queue_remove(&d->queue);
-    redis->nwaiting--;
-    d->redis = NULL;
+    ngx_iap_decision_end(d);
 
     ngx_post_event(&d->wake, &ngx_posted_events);
 }
@@ -516,10 +516,24 @@ ngx_iap_redis_cancel(ngx_iap_decision_t *d)
     }
 
     ngx_iap_decision_leave(d);
+    ngx_iap_decision_end(d);
+}
+
+
+/* the timer goes on, but a worker that quits does not wait for it if nobody
+   else does */
+
+static void
+ngx_iap_decision_end(ngx_iap_decision_t *d)
+{
+    ngx_iap_redis_t  *redis;
+
+    redis = d->redis;
+    d->redis = NULL;
 
     ngx_queue_remove(&d->queue);
-    d->redis->nwaiting--;
-    d->redis = NULL;
+    redis->nwaiting--;
+    redis->deadline.cancelable = redis->nwaiting == 0;
 }
 
 

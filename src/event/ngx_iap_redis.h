@@ -34,7 +34,8 @@
    without */
 #define NGX_IAP_DECISIONS_MAX   16384
 
-/* failures in a row that make a node "down" */
+/* failures in a row that make a node "down"; all that fails with one
+   connection is one failure */
 #define NGX_IAP_FAILURES_MAX    5
 
 

@@ -15,6 +15,13 @@
 #include "iap_keyslot.h"
 
 
+/*
+ * Batches that may be on their way at once to the one server that decides:
+ * one that it works on, and one that waits for its turn.  What comes meanwhile
+ * is the next one, which is the larger the more there is to do.
+ */
+#define NGX_IAP_BATCHES_MAX     2
+
 /* a call is sent to so many nodes before it has failed */
 #define NGX_IAP_CALL_HOPS       4
 
@@ -33,6 +40,8 @@ typedef struct {
     ngx_iap_link_t    *link;
     ngx_uint_t         ncalls;      /* that hold a pointer to it */
     ngx_uint_t         fails;       /* in a row */
+    ngx_uint_t         closes;      /* of the link, when they were counted */
+    uint64_t           since;       /* microseconds; that it has been down */
     ngx_event_t        probe;       /* the timer, while it is down */
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
@@ -134,9 +143,11 @@ struct ngx_iap_redis_s {
     unsigned                lost:1;     /* no node can be found */
 
     ngx_queue_t             calls;      /* all */
-    ngx_queue_t             pending;    /* subjects: parts to be sent in this
-                                           turn of the event loop */
+    ngx_queue_t             pending;    /* subjects: parts to be sent at the
+                                           end of this turn of the event loop,
+                                           or when a batch has come back */
     ngx_event_t             flush;      /* posted */
+    ngx_uint_t              nbatches;   /* on their way */
     ngx_queue_t             parked;     /* calls that wait for `finding` */
     ngx_queue_t             failed;     /* calls whose done is to be called */
     ngx_event_t             failure;    /* posted */
@@ -200,7 +211,15 @@ void ngx_iap_peer_leave(ngx_iap_peer_t *peer);
 /* a call of it has ended; for _call.c */
 
 void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
-void ngx_iap_peer_answered(ngx_iap_peer_t *peer);
+
+/* with the connection, and so did all others that waited on it */
+
+void ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why);
+
+/* What was asked before a node went down does not bring it up, in whichever
+   worker: that it was slow, or that an answer was read late, proves nothing. */
+
+void ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked);
 
 /* frees those that are gone and not held, or all */
 
@@ -225,6 +244,11 @@ void ngx_iap_batch_leave(ngx_iap_subject_t *part);
 /* _redis: the checks of a part (a bit for each) have their outcome */
 
 void ngx_iap_decision_told(ngx_iap_decision_t *decision, uint32_t part);
+
+/* _call: microseconds of a clock that all workers share: nginx's own is too
+   coarse for what takes less than one of its milliseconds */
+
+uint64_t ngx_iap_call_now(void);
 
 /* _call: whether a first token says that the node as a whole can't serve */
 

@@ -23,7 +23,6 @@ static ngx_int_t ngx_iap_redis_url_host(ngx_pool_t *pool, ngx_str_t *host,
 static ngx_uint_t ngx_iap_redis_url_is_host(ngx_str_t *host);
 static ngx_int_t ngx_iap_redis_url_db(u_char *p, u_char *last,
     ngx_iap_redis_url_t *url, const char **expected);
-static ngx_uint_t ngx_iap_redis_url_same(ngx_str_t *a, ngx_str_t *b);
 static u_char *ngx_iap_redis_url_last(u_char *p, u_char *last, u_char c);
 
 
@@ -444,7 +443,7 @@ ngx_iap_redis_url_agrees(ngx_iap_redis_url_t *a, ngx_iap_redis_url_t *b)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_iap_redis_url_same(ngx_str_t *a, ngx_str_t *b)
 {
     return a->len == b->len

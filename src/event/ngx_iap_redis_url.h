@@ -49,10 +49,11 @@ ngx_int_t ngx_iap_redis_url_parse(ngx_pool_t *pool, ngx_str_t *text,
 ngx_int_t ngx_iap_redis_url_show(ngx_pool_t *pool, ngx_str_t *text,
     ngx_str_t *shown);
 
-/* the same of two URLs, but for the node */
+/* whether all of two URLs is the same but for the node; and two strings */
 
 ngx_uint_t ngx_iap_redis_url_agrees(ngx_iap_redis_url_t *a,
     ngx_iap_redis_url_t *b);
+ngx_uint_t ngx_iap_redis_url_same(ngx_str_t *a, ngx_str_t *b);
 
 /* looks up the name of a node that has no address yet, and waits for the
    answer: only while a configuration is read.  NULL, or why not. */

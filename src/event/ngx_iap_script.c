@@ -246,7 +246,7 @@ ngx_iap_args_command(ngx_iap_args_t *args, const ngx_iap_script_t *script,
     long long    n;
     ngx_uint_t   i;
 
-    if (args->failed || args->n == 0) {
+    if (args->failed || args->nkeys == 0) {
         return NULL;
     }
 

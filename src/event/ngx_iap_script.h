@@ -64,8 +64,9 @@ void ngx_iap_args_bytes(ngx_iap_args_t *args, const void *bytes, size_t len);
 void ngx_iap_args_number(ngx_iap_args_t *args, uint64_t number);
 
 /*
- * The command: EVALSHA, or EVAL with the text.  NULL: no memory.  The caller
- * frees it with redisFreeCommand().
+ * The command: EVALSHA, or EVAL with the text.  NULL: no memory, or there is
+ * no key, so that nothing is to be done.  The caller frees it with
+ * redisFreeCommand().
  */
 
 char *ngx_iap_args_command(ngx_iap_args_t *args,

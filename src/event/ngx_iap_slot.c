@@ -14,18 +14,7 @@ static ngx_iap_slot_t *ngx_iap_slot_reuse(ngx_iap_zone_t *zone);
 size_t
 ngx_iap_slot_size(void)
 {
-    size_t  size;
-
-    /* the slab allocator gives powers of two below half a page, then whole
-       pages */
-
-    if (sizeof(ngx_iap_slot_t) > ngx_pagesize / 2) {
-        return ngx_align(sizeof(ngx_iap_slot_t), ngx_pagesize);
-    }
-
-    for (size = 64; size < sizeof(ngx_iap_slot_t); size *= 2) { /* void */ }
-
-    return size;
+    return ngx_iap_zone_takes(sizeof(ngx_iap_slot_t));
 }
 
 

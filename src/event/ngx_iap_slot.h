@@ -22,7 +22,7 @@
 #define NGX_IAP_LAYER_NAME_MAX   32
 
 /* layers that a guard's slot counts for */
-#define NGX_IAP_LAYERS_MAX       32
+#define NGX_IAP_LAYERS_MAX       33
 
 #define NGX_IAP_SLOT_GENERATIONS  8
 

@@ -3,6 +3,7 @@
  */
 
 #include "ngx_iap_zone.h"
+#include "ngx_iap_breaker.h"
 #include "ngx_iap_slot.h"
 
 #include <openssl/rand.h>
@@ -11,8 +12,8 @@
 /* of the memory that the tables share, see NGX_IAP_KINDS */
 #define NGX_IAP_SHARES        16
 
-/* pages kept for the head, besides the slots' own */
-#define NGX_IAP_SPARE_PAGES   1
+/* pages that the head takes */
+#define NGX_IAP_HEAD_PAGES    1
 
 /* a zone that has been full for less is not worth a second line */
 #define NGX_IAP_FULL_QUIET    60000
@@ -119,9 +120,9 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
     if (zone->head == NULL || ngx_iap_zone_divide(zone) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "iap_guard zone \"%V\" of %uz bytes is too small for "
-                      "%ui guards, expected %uz at least",
+                      "%ui guards and %ui breakers, expected %uz at least",
                       &zone->name, zone->shm_zone->shm.size, zone->nslots,
-                      zone->shm_zone->shm.size
+                      zone->nbreakers, zone->shm_zone->shm.size
                       + ngx_iap_zone_missing(zone, pages) * ngx_pagesize);
         return NGX_ERROR;
     }
@@ -142,15 +143,15 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
 
 
 /*
- * The slots get what they need, and a sixteenth of the zone for slots of
- * guards that later reloads bring; the tables share the rest.
+ * Slots and breakers get what they need, and a sixteenth of the zone for those
+ * that later reloads bring; the tables share the rest.
  */
 
 static ngx_int_t
 ngx_iap_zone_divide(ngx_iap_zone_t *zone)
 {
     void        *mem;
-    size_t       pages, kept, size;
+    size_t       pages, kept, left, size;
     ngx_uint_t   i;
 
     pages = zone->shpool->pfree;
@@ -160,9 +161,18 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
         return NGX_ERROR;
     }
 
+    left = pages - kept;
+
     for (i = 0; i < NGX_IAP_KIND_COUNT; i++) {
         size = (pages - kept) * ngx_iap_kinds[i].share / NGX_IAP_SHARES;
-        size = ngx_max(size, 1) * ngx_pagesize;
+
+        /* a page at least, for those that follow, too */
+
+        size = ngx_max(size, 1);
+        size = ngx_min(size, left - (NGX_IAP_KIND_COUNT - 1 - i));
+        left -= size;
+
+        size *= ngx_pagesize;
 
         /* pages of a mapping that is just made are zero; writing zeros
            would only have the system provide them all */
@@ -184,14 +194,15 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
 }
 
 
-/* pages that the configured guards need, and the head */
+/* pages that the configured guards and breakers need */
 
 static size_t
 ngx_iap_zone_kept(ngx_iap_zone_t *zone)
 {
     return (zone->nslots * ngx_iap_slot_size() + ngx_pagesize - 1)
            / ngx_pagesize
-           + NGX_IAP_SPARE_PAGES;
+           + (zone->nbreakers * ngx_iap_breaker_size() + ngx_pagesize - 1)
+             / ngx_pagesize;
 }
 
 
@@ -204,7 +215,7 @@ ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages)
     size_t  needed;
 
     needed = ngx_iap_zone_kept(zone) + NGX_IAP_KIND_COUNT
-             + NGX_IAP_SPARE_PAGES;
+             + NGX_IAP_HEAD_PAGES;
     needed -= ngx_min(pages, needed - 1);
 
     return needed + needed / 64 + 1;
@@ -248,7 +259,8 @@ ngx_iap_zone_say_fresh(ngx_iap_zone_t *zone, ngx_log_t *log)
 
     ngx_log_error(NGX_LOG_ERR, log, 0,
                   "iap_guard zone \"%V\" is a fresh one, because %s: "
-                  "counters, bans and modes start empty", &zone->name, why);
+                  "counters, bans and modes start empty, breakers closed",
+                  &zone->name, why);
 }
 
 
@@ -299,6 +311,47 @@ ngx_iap_now(void)
 }
 
 
+/*
+ * A worker whose clock is behind would find a bucket emptier than it is, and
+ * refuse its last token.  The bound is for systems without a monotonic clock.
+ */
+
+iap_ticks_t
+ngx_iap_zone_now_locked(ngx_iap_zone_t *zone)
+{
+    iap_ticks_t  now;
+
+    now = ngx_iap_now();
+
+    if (zone->head->now > now
+        && zone->head->now - now <= IAP_TICKS_PER_SEC)
+    {
+        return zone->head->now;
+    }
+
+    zone->head->now = now;
+
+    return now;
+}
+
+
+/* powers of two below half a page, then whole pages */
+
+size_t
+ngx_iap_zone_takes(size_t size)
+{
+    size_t  n;
+
+    if (size > ngx_pagesize / 2) {
+        return ngx_align(size, ngx_pagesize);
+    }
+
+    for (n = 64; n < size; n *= 2) { /* void */ }
+
+    return n;
+}
+
+
 ngx_int_t
 ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 {
@@ -309,25 +362,9 @@ ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
         return -1;
     }
 
-    now = ngx_iap_now();
-
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    /*
-     * Workers' cached clocks differ by some milliseconds.  One that is behind
-     * would find a bucket emptier than it is, and refuse its last token.  The
-     * bound is for systems without a monotonic clock.
-     */
-
-    if (zone->head->now > now
-        && zone->head->now - now <= IAP_TICKS_PER_SEC)
-    {
-        now = zone->head->now;
-
-    } else {
-        zone->head->now = now;
-    }
-
+    now = ngx_iap_zone_now_locked(zone);
     refused = iap_decide(&zone->tables, checks, (unsigned) n, now);
 
     ngx_shmtx_unlock(&zone->shpool->mutex);

@@ -2,9 +2,9 @@
  * The shared-memory zone: all state that the workers share.
  *
  * Inside: a head (secret, bounds, what is known of a store), one slot per
- * guard (mode, counters, the global window; see ngx_iap_slot.h) and the
- * tables.  All of it is plain data of fixed width at fixed places, without
- * pointers.
+ * guard (mode, counters, the global window; see ngx_iap_slot.h), one breaker
+ * per name (ngx_iap_breaker.h) and the tables.  All of it is plain data of
+ * fixed width at fixed places, without pointers.
  *
  * One lock, the zone's own mutex, which nginx's master frees when a worker
  * dies in it.  Sections are short: no allocation, no logging, no I/O inside.
@@ -28,7 +28,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  2
+#define NGX_IAP_ZONE_LAYOUT  3
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -78,7 +78,8 @@ typedef enum {
 /* what the workers share of the store, if there is one besides the zone */
 
 typedef struct {
-    ngx_atomic_t   down;            /* whether it was last said to be down */
+    ngx_atomic_t   down;            /* when it was said to be down, in
+                                       microseconds; 0: it is not */
     ngx_atomic_t   broken_at;       /* msec of the latest broken layer */
     ngx_atomic_t   commands[NGX_IAP_RESULT_COUNT];
     ngx_atomic_t   seconds[NGX_IAP_SECONDS_COUNT];
@@ -101,6 +102,7 @@ typedef struct {
     uint64_t       size[NGX_IAP_KIND_COUNT];    /* bytes */
     uint64_t       slots;           /* offset of the first slot, or 0 */
     uint64_t       nslots;          /* that there have ever been */
+    uint64_t       breakers;        /* offset of the first one, or 0 */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
@@ -110,7 +112,7 @@ typedef struct {
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 176, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 328, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 336, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -139,6 +141,7 @@ struct ngx_iap_zone_s {
 
     uint64_t                generation; /* of this configuration */
     ngx_uint_t              nslots;     /* that it needs */
+    ngx_uint_t              nbreakers;
     ngx_iap_zone_ready_pt   ready;
     void                   *data;       /* of ready */
 };
@@ -162,6 +165,17 @@ void ngx_iap_zone_accept(ngx_iap_zone_t *zone);
 /* the local clock: nginx's cached monotonic one, in ticks */
 
 iap_ticks_t ngx_iap_now(void);
+
+/*
+ * The zone's: no worker sees it run backwards, although the workers' cached
+ * clocks differ by some milliseconds.
+ */
+
+iap_ticks_t ngx_iap_zone_now_locked(ngx_iap_zone_t *zone);
+
+/* bytes that the zone's allocator sets aside for so many, at most */
+
+size_t ngx_iap_zone_takes(size_t size);
 
 /* iap_decide() under the lock */
 

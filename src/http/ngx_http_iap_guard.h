@@ -6,6 +6,7 @@
  *   _conf      create and merge; a guard is one set of layers
  *   _directive directives other than layers
  *   _redis     iap_guard_redis
+ *   _breaker   and others: see ngx_http_iap_guard_breaker.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
@@ -30,6 +31,10 @@
 #include <ngx_http.h>
 
 #include "ngx_iap_ban_log.h"
+#include "ngx_iap_breaker.h"
+
+#include "iap_classify.h"
+#include "iap_json.h"
 
 
 #define NGX_HTTP_IAP_GUARD_VERSION  "0.1.0"
@@ -126,6 +131,8 @@ typedef struct {
 
     ngx_iap_slot_t                 *slot;
     ngx_iap_slot_layer_t           *ban_slot;   /* of the layer "ban" */
+    ngx_iap_slot_layer_t           *breaker_slot;   /* NULL: there is no
+                                                       breaker at all */
     ngx_iap_slot_layer_t           *segment_slot;
 } ngx_http_iap_guard_t;
 
@@ -169,6 +176,12 @@ typedef enum {
 } ngx_http_iap_guard_durability_e;
 
 
+typedef struct ngx_http_iap_guard_breaker_s  ngx_http_iap_guard_breaker_t;
+
+typedef struct ngx_http_iap_guard_classifier_s
+    ngx_http_iap_guard_classifier_t;
+
+
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
     ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
@@ -177,6 +190,9 @@ typedef struct {
     ngx_http_iap_guard_durability_e  durability;
     ngx_str_t                       key_secret;
     ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
+    ngx_array_t                     breakers;   /* ngx_http_..._breaker_t * */
+    ngx_array_t                     classifiers;    /* ngx_http_..._classifier_t
+                                                       * */
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
 
@@ -204,6 +220,8 @@ typedef struct {
     ngx_uint_t                      nchecks;
     unsigned                        exempts:1;  /* some segment has exempt= */
 
+    ngx_http_iap_guard_breaker_t   *breaker;    /* NULL: none */
+
     ngx_str_t                       answers_early;  /* see _early */
 
     /* of iap_guard_api */
@@ -225,13 +243,36 @@ typedef enum {
 typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
 
 
+/* a request's call of its upstream, under a breaker; zero-filled is none */
+
+typedef struct {
+    ngx_http_iap_guard_breaker_t   *breaker;    /* asked last */
+    iap_breaker_state_e             state;      /* of it, then */
+    iap_permit_t                    permit;
+    ngx_queue_t                     queue;      /* of breaker->calls */
+    ngx_msec_t                      admitted;
+    ngx_uint_t                      redirects;  /* r->uri_changes then */
+    ngx_uint_t                      states;     /* of r->upstream_states then */
+    iap_json_t                     *json;       /* NULL: the body isn't read */
+    iap_body_e                      body;
+    off_t                           length;     /* of it, so far */
+    unsigned                        reading:1;  /* the request's body */
+    unsigned                        read:1;     /* it has been */
+    unsigned                        open:1;     /* the permit is ours */
+    unsigned                        watching:1; /* the answer's body passes */
+    unsigned                        queued:1;
+    unsigned                        slow:1;
+} ngx_http_iap_guard_upstream_call_t;
+
+
 /*
  * One per client request, from its first handler to its log line.  It lives
  * in a pool cleanup, because an internal redirect clears r->ctx.
  */
 
 typedef struct {
-    ngx_http_iap_guard_t           *guard;
+    ngx_http_iap_guard_t           *guard;      /* NULL: only a breaker was
+                                                   met so far */
     ngx_iap_slot_layer_t           *layer;      /* that refused, or would */
     iap_verdict_e                   verdict;
     ngx_uint_t                      retry_after;    /* seconds; 0: none */
@@ -240,7 +281,11 @@ typedef struct {
     ngx_http_iap_guard_store_e      store;
     ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
                                                    has not been asked */
+    ngx_http_iap_guard_upstream_call_t  call;
+    unsigned                        marked:1;   /* see _access */
     unsigned                        decided:1;
+    unsigned                        uncounted:1;    /* a breaker is still to
+                                                       let it by */
     unsigned                        passed_over:1;  /* see _access */
     unsigned                        distrusted:1;
     unsigned                        bans_looked:1;  /* by the early handler */
@@ -302,6 +347,13 @@ char *ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd,
 
 ngx_int_t ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
+
+/* _breaker_conf, _classifier */
+
+char *ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* _layer: the directives */
 
@@ -444,6 +496,20 @@ ngx_int_t ngx_http_iap_guard_end(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_verdict_e verdict,
     ngx_uint_t dry_run);
 ngx_int_t ngx_http_iap_guard_filter_init(ngx_conf_t *cf);
+
+/* a breaker lets by whom the guard has, and then it is counted; NGX_DECLINED */
+
+ngx_int_t ngx_http_iap_guard_let_by(ngx_http_iap_guard_ctx_t *ctx);
+
+/* a breaker refuses: 503, and when to come back; as ngx_http_iap_guard_end() */
+
+ngx_int_t ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds);
+
+/* the layer that refused, or would; len 0: none did */
+
+void ngx_http_iap_guard_layer_name(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_str_t *name);
 
 /* _variables */
 

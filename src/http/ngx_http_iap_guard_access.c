@@ -44,6 +44,10 @@ ngx_http_iap_guard_preaccess_handler(ngx_http_request_t *r)
         if (ctx == NULL) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
+    }
+
+    if (!ctx->marked) {
+        ctx->marked = 1;
 
         /* the one refusal that comes after the location was found, and
            before this: the body is too large.  nginx has then marked it as

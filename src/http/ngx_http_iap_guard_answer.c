@@ -7,7 +7,7 @@
  * error_page may lead to a proxied answer, whose own Retry-After is kept.
  */
 
-#include "ngx_http_iap_guard.h"
+#include "ngx_http_iap_guard_breaker.h"
 
 
 typedef struct {
@@ -28,6 +28,8 @@ static ngx_http_variable_value_t *ngx_http_iap_guard_request_id(
 static ngx_int_t ngx_http_iap_guard_send_json(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status, const char *error);
 static ngx_int_t ngx_http_iap_guard_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
 static ngx_int_t ngx_http_iap_guard_add_header(ngx_http_request_t *r,
     const char *name, const char *fmt, ...);
 static ngx_uint_t ngx_http_iap_guard_has_header(ngx_http_request_t *r,
@@ -43,6 +45,7 @@ static const ngx_http_iap_guard_answer_row_t  ngx_http_iap_guard_answers[] = {
 
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
 /* the one way out: counts, and refuses or passes */
@@ -51,7 +54,8 @@ ngx_int_t
 ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     iap_verdict_e verdict, ngx_uint_t dry_run)
 {
-    ngx_iap_slot_t  *slot;
+    ngx_iap_slot_t                 *slot;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
 
     slot = ctx->guard->slot;
 
@@ -60,8 +64,12 @@ ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ctx->dry_run = dry_run;
 
     if (verdict == IAP_VERDICT_PASSED || verdict == IAP_VERDICT_OFF) {
-        (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
-        return NGX_DECLINED;
+        ctx->uncounted = 1;
+
+        ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+        return ilcf->breaker != NULL ? NGX_DECLINED
+                                     : ngx_http_iap_guard_let_by(ctx);
     }
 
     if (dry_run) {
@@ -80,6 +88,62 @@ ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ctx->refused = 1;
 
     return ngx_http_iap_guard_refuse(r, ctx);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_let_by(ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (ctx->uncounted) {
+        ctx->uncounted = 0;
+        (void) ngx_atomic_fetch_add(&ctx->guard->slot->requests[ctx->verdict],
+                                    1);
+    }
+
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds)
+{
+    ctx->decided = 1;
+    ctx->dry_run = 0;
+    ctx->uncounted = 0;
+    ctx->refused = 1;
+    ctx->verdict = IAP_VERDICT_UNAVAILABLE;
+    ctx->layer = NULL;
+    ctx->retry_after = seconds;
+    ctx->quota = 0;
+    ctx->quota_window = 0;
+
+    if (ctx->guard != NULL) {
+        ctx->layer = ctx->guard->breaker_slot;
+
+        (void) ngx_atomic_fetch_add(
+                  &ctx->guard->slot->requests[IAP_VERDICT_UNAVAILABLE], 1);
+        (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
+    }
+
+    return ngx_http_iap_guard_refuse(r, ctx);
+}
+
+
+void
+ngx_http_iap_guard_layer_name(ngx_http_iap_guard_ctx_t *ctx, ngx_str_t *name)
+{
+    if (ctx->layer != NULL) {
+        name->data = ctx->layer->name;
+        name->len = ctx->layer->name_len;
+
+    } else if (ctx->refused) {
+        /* no guard counts it */
+        ngx_str_set(name, "breaker");
+
+    } else {
+        ngx_str_null(name);
+    }
 }
 
 
@@ -237,6 +301,7 @@ ngx_http_iap_guard_send_json(ngx_http_request_t *r,
 {
     u_char                          *p, *last;
     size_t                           len;
+    ngx_str_t                        layer;
     ngx_str_t                        type = ngx_string("application/json");
     ngx_http_complex_value_t         body;
     ngx_http_variable_value_t       *id;
@@ -249,11 +314,13 @@ ngx_http_iap_guard_send_json(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    ngx_http_iap_guard_layer_name(ctx, &layer);
+
     /* names of layers are letters, digits, "_" and "-", the request's id is
        hexadecimal: nothing here needs escaping */
 
     len = sizeof("{'error':'','layer':'','retry_after':,'request_id':''}\n")
-          + ngx_strlen(error) + ctx->layer->name_len + NGX_INT_T_LEN;
+          + ngx_strlen(error) + layer.len + NGX_INT_T_LEN;
 
     if (!id->not_found) {
         len += id->len;
@@ -268,8 +335,8 @@ ngx_http_iap_guard_send_json(ngx_http_request_t *r,
     body.value.data = p;
     last = p + len;
 
-    p = ngx_slprintf(p, last, "{\"error\":\"%s\",\"layer\":\"%*s\"", error,
-                     (size_t) ctx->layer->name_len, ctx->layer->name);
+    p = ngx_slprintf(p, last, "{\"error\":\"%s\",\"layer\":\"%V\"", error,
+                     &layer);
 
     if (ctx->retry_after != 0) {
         p = ngx_slprintf(p, last, ",\"retry_after\":%ui", ctx->retry_after);
@@ -293,6 +360,9 @@ ngx_http_iap_guard_filter_init(ngx_conf_t *cf)
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_iap_guard_header_filter;
 
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_iap_guard_body_filter;
+
     return NGX_OK;
 }
 
@@ -307,6 +377,10 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
     }
 
     ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx != NULL) {
+        ngx_http_iap_guard_outcome_header(r, ctx);
+    }
 
     if (ctx == NULL || !ctx->refused || ctx->retry_after == 0) {
         return ngx_http_next_header_filter(r);
@@ -344,6 +418,25 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    if (r != r->main) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_iap_guard_module);
+
+    if (ctx != NULL && ctx->call.watching) {
+        ngx_http_iap_guard_outcome_body(r, ctx, in);
+    }
+
+    return ngx_http_next_body_filter(r, in);
 }
 
 

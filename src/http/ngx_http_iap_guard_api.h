@@ -3,7 +3,8 @@
  *
  * _api          the directive, routing, who may
  * _api_io       reading the body and arguments, answering
- * _api_status   status, metrics, guards
+ * _api_status   status, metrics, guards; _api_store, what of it is the store's
+ * _api_breakers breakers
  * _api_bans     bans
  *
  * A call makes its answer from copies, never under the zone's lock, and
@@ -15,6 +16,8 @@
 
 /* nginx's configuration header comes before any of the system's */
 #include "ngx_http_iap_guard.h"
+
+#include "iap_metrics.h"
 
 #include <jansson.h>
 
@@ -90,6 +93,12 @@ ngx_int_t ngx_http_iap_guard_api_guard(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_guard_put(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_breakers(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_breaker(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_breaker_put(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_bans(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_bans_post(ngx_http_request_t *r,
@@ -101,6 +110,24 @@ ngx_int_t ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
 
 json_t *ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r,
     ngx_uint_t max);
+
+/* of _api_store: what `status` and `metrics` show of the store, from a copy of
+   what the zone knows of it */
+
+json_t *ngx_http_iap_guard_api_store(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_iap_zone_store_t *store);
+void ngx_http_iap_guard_api_store_metrics(iap_text_t *out,
+    ngx_iap_zone_store_t *store);
+
+/* of _api_breakers: copies, in the order of the configuration, or NULL; and
+   what `status` and `metrics` show of them */
+
+ngx_iap_breaker_info_t *ngx_http_iap_guard_api_breaker_infos(
+    ngx_http_request_t *r, ngx_http_iap_guard_main_conf_t *imcf);
+json_t *ngx_http_iap_guard_api_breaker_list(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
+void ngx_http_iap_guard_api_breaker_metrics(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_API_H */

@@ -82,7 +82,9 @@ ngx_http_iap_guard_api_json(ngx_http_request_t *r, ngx_uint_t status,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    dump = json_dumps(json, JSON_COMPACT);
+    /* of reals, which are shares, no digits that only rounding has made */
+
+    dump = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
     json_decref(json);
 
     if (dump == NULL) {

@@ -6,18 +6,21 @@
  */
 
 #include "ngx_http_iap_guard_api.h"
-#include "iap_metrics.h"
 
 
 #define NGX_HTTP_IAP_GUARD_STATUS_BANS  1000
 
 
 typedef struct {
-    ngx_iap_slot_t  *slots;     /* copies, in the order of the guards */
-    uint64_t        *bans;      /* of each */
-    ngx_uint_t       n;
-    size_t           used[NGX_IAP_KIND_COUNT];
-    size_t           size[NGX_IAP_KIND_COUNT];
+    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_iap_zone_store_t             store;
+    ngx_iap_breaker_info_t          *breakers;
+    ngx_iap_slot_t                  *slots;     /* copies, in the order of the
+                                                   guards */
+    uint64_t                        *bans;      /* of each */
+    ngx_uint_t                       n;
+    size_t                           used[NGX_IAP_KIND_COUNT];
+    size_t                           size[NGX_IAP_KIND_COUNT];
 } ngx_http_iap_guard_snapshot_t;
 
 
@@ -36,6 +39,8 @@ static json_t *ngx_http_iap_guard_guards_json(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_write_metrics(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
+static void ngx_http_iap_guard_write_guards(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap, iap_metric_e metric);
 static void ngx_http_iap_guard_write_requests(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_write_layers(iap_text_t *out,
@@ -64,13 +69,17 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
     }
 
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                 json_pack("{s:s, s:s, s:{s:s}, s:o, s:o, s:o}",
+                 json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
                            "version", NGX_HTTP_IAP_GUARD_VERSION,
                            "nginx", NGINX_VERSION,
-                           "store", "kind", "zone",
+                           "store",
+                           ngx_http_iap_guard_api_store(imcf, &snap.store),
                            "zone", ngx_http_iap_guard_zone_json(imcf, &snap),
                            "guards",
                            ngx_http_iap_guard_guards_json(imcf, &snap),
+                           "breakers",
+                           ngx_http_iap_guard_api_breaker_list(imcf,
+                                                           snap.breakers),
                            "bans",
                            ngx_http_iap_guard_api_ban_list(r,
                                           NGX_HTTP_IAP_GUARD_STATUS_BANS)));
@@ -189,16 +198,20 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
+    snap->imcf = imcf;
     snap->n = imcf->guards.nelts;
     snap->slots = ngx_palloc(r->pool,
                              (snap->n + 1) * sizeof(ngx_iap_slot_t));
     snap->bans = ngx_pcalloc(r->pool, (snap->n + 1) * sizeof(uint64_t));
+    snap->breakers = ngx_http_iap_guard_api_breaker_infos(r, imcf);
 
-    if (snap->slots == NULL || snap->bans == NULL) {
+    if (snap->slots == NULL || snap->bans == NULL || snap->breakers == NULL) {
         return NGX_ERROR;
     }
 
     guards = imcf->guards.elts;
+
+    snap->store = imcf->zone->head->store;
 
     for (i = 0; i < snap->n; i++) {
         snap->slots[i] = *guards[i]->slot;
@@ -296,7 +309,7 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                                    json_integer((json_int_t) slot->full[k]));
     }
 
-    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I}",
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
                      "guard",
                      ngx_http_iap_guard_api_string(slot->name, slot->name_len),
                      "mode", ngx_http_iap_guard_mode_names[
@@ -308,6 +321,8 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                      "dry_run_rejections",
                      ngx_http_iap_guard_layers_json(slot, 1),
                      "zone_full", full,
+                     "fallbacks", (json_int_t) slot->fallbacks,
+                     "deny_cache_hits", (json_int_t) slot->denied,
                      "bans", (json_int_t) snap->bans[i],
                      "bans_total", (json_int_t) slot->bans_total);
 }
@@ -399,33 +414,67 @@ static void
 ngx_http_iap_guard_write_metrics(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap)
 {
-    ngx_uint_t  i;
-    iap_view_t  guard;
-
     ngx_http_iap_guard_write_requests(out, snap);
     ngx_http_iap_guard_write_layers(out, snap, IAP_METRIC_REJECTIONS);
     ngx_http_iap_guard_write_layers(out, snap, IAP_METRIC_DRY_RUN_REJECTIONS);
+    ngx_http_iap_guard_write_guards(out, snap, IAP_METRIC_BANS_TOTAL);
+    ngx_http_iap_guard_write_guards(out, snap, IAP_METRIC_BANS);
 
-    iap_metric_begin(out, IAP_METRIC_BANS_TOTAL);
-
-    for (i = 0; i < snap->n; i++) {
-        guard.data = snap->slots[i].name;
-        guard.len = snap->slots[i].name_len;
-
-        iap_metric_sample(out, IAP_METRIC_BANS_TOTAL, &guard,
-                          snap->slots[i].bans_total);
+    if (snap->imcf->redis_conf != NULL) {
+        ngx_http_iap_guard_api_store_metrics(out, &snap->store);
+        ngx_http_iap_guard_write_guards(out, snap,
+                                        IAP_METRIC_STORE_FALLBACKS);
+        ngx_http_iap_guard_write_guards(out, snap,
+                                        IAP_METRIC_DENY_CACHE_HITS);
     }
 
-    iap_metric_begin(out, IAP_METRIC_BANS);
-
-    for (i = 0; i < snap->n; i++) {
-        guard.data = snap->slots[i].name;
-        guard.len = snap->slots[i].name_len;
-
-        iap_metric_sample(out, IAP_METRIC_BANS, &guard, snap->bans[i]);
+    if (snap->imcf->breakers.nelts != 0) {
+        ngx_http_iap_guard_api_breaker_metrics(out, snap->imcf,
+                                               snap->breakers);
     }
 
     ngx_http_iap_guard_write_zone(out, snap);
+}
+
+
+static void
+ngx_http_iap_guard_write_guards(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap, iap_metric_e metric)
+{
+    uint64_t         value;
+    ngx_uint_t       i;
+    iap_view_t       guard;
+    ngx_iap_slot_t  *slot;
+
+    iap_metric_begin(out, metric);
+
+    for (i = 0; i < snap->n; i++) {
+        slot = &snap->slots[i];
+
+        switch (metric) {
+
+        case IAP_METRIC_BANS_TOTAL:
+            value = slot->bans_total;
+            break;
+
+        case IAP_METRIC_STORE_FALLBACKS:
+            value = slot->fallbacks;
+            break;
+
+        case IAP_METRIC_DENY_CACHE_HITS:
+            value = slot->denied;
+            break;
+
+        default:
+            value = snap->bans[i];
+            break;
+        }
+
+        guard.data = slot->name;
+        guard.len = slot->name_len;
+
+        iap_metric_sample(out, metric, &guard, value);
+    }
 }
 
 

@@ -1,7 +1,8 @@
 /*
  * What the files of the breaker share:
  *
- *   _breaker_conf   iap_guard_breaker and iap_guard_classify, as configured
+ *   _breaker_conf   iap_guard_breaker, as configured
+ *   _classifier     iap_guard_classify, as configured
  *   _breaker        admission, and giving the permit back
  *   _outcome        what the upstream's answer was: transport, status, body
  *   _api_breakers   GET and PUT breakers/NAME
@@ -17,24 +18,26 @@
 #include "iap_json.h"
 
 
-/* rules by a name, of iap_guard_classify; then those of a preset */
+/* rules by a name: those of iap_guard_classify, and behind them those of the
+   preset of this name or else of "http" */
 
-typedef struct {
-    ngx_str_t               name;
-    ngx_array_t             rules;      /* iap_rule_t */
-    const iap_rule_t       *preset;     /* of this name, else "http" */
-    unsigned                npreset;
-    iap_view_t              paths[IAP_JSON_PATHS_MAX];  /* that they ask for */
-    unsigned                npaths;
-    unsigned                body:1;     /* some rule looks at the body */
-} ngx_http_iap_guard_classifier_t;
+struct ngx_http_iap_guard_classifier_s {
+    ngx_str_t                       name;
+    ngx_http_iap_guard_place_t      place;      /* of its latest directive;
+                                                   line 0: a preset alone */
+    ngx_array_t                     rules;      /* iap_rule_t, read */
+    iap_view_t                      paths[IAP_JSON_PATHS_MAX];
+    unsigned                        npaths;     /* that rules ask for */
+    unsigned                        body:1;     /* some rule depends on it */
+};
 
 
 /* a breaker, wherever its name is used */
 
 struct ngx_http_iap_guard_breaker_s {
     ngx_iap_breaker_ref_t              ref;     /* first: name, limits */
-    ngx_http_iap_guard_place_t         place;   /* of its definition */
+    ngx_http_iap_guard_place_t         place;   /* of its definition or, while
+                                                   there is none, of a use */
     unsigned                           defined:1;
     ngx_str_t                          classify;
     ngx_http_iap_guard_classifier_t   *classifier;
@@ -46,28 +49,22 @@ struct ngx_http_iap_guard_breaker_s {
 };
 
 
-/* a request's call; in its context */
+/* _classifier: the rules of this name, once all is read; NGX_DECLINED: there
+   are none */
 
-typedef struct {
-    ngx_http_iap_guard_breaker_t      *breaker; /* NULL: none */
-    iap_permit_t                       permit;
-    ngx_queue_t                        queue;   /* of breaker->calls */
-    ngx_msec_t                         admitted;
-    ngx_uint_t                         redirects;   /* r->uri_changes then */
-    unsigned                           open:1;  /* the permit is ours */
-    unsigned                           asked:1; /* the handler has been here */
-    unsigned                           watching:1;  /* the body is read */
-    unsigned                           queued:1;
-    ngx_http_request_t                *request;
-    iap_json_t                        *json;    /* while the body is read */
-} ngx_http_iap_guard_upstream_call_t;
+ngx_int_t ngx_http_iap_guard_classifier(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name,
+    ngx_http_iap_guard_classifier_t **classifier);
 
+/* adds the presets' rules, once all is read, and looks for paths */
 
-/* _breaker_conf: the rules of this name, presets without any directive
-   included; NULL: there are none */
+ngx_int_t ngx_http_iap_guard_check_classifiers(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
 
-ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier(
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+/* _breaker_conf: the definitions, once all is read */
+
+ngx_int_t ngx_http_iap_guard_check_breakers(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
 
 /* the breaker of this name; NULL: there is none */
 
@@ -78,8 +75,18 @@ ngx_http_iap_guard_breaker_t *ngx_http_iap_guard_breaker_find(
 
 ngx_int_t ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r);
 
-/* _outcome: called by the filters and at the request's end; gives the permit
-   back exactly once */
+/* once per process, before any request comes to it */
+
+void ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
+    ngx_log_t *log);
+
+/* a call that has its header is no longer about to become slow */
+
+void ngx_http_iap_guard_breaker_unwatch(
+    ngx_http_iap_guard_upstream_call_t *call);
+
+/* _outcome: called by the filters, at an internal redirect and at the
+   request's end; one of them gives the permit back */
 
 void ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);

@@ -3,17 +3,17 @@
  * one set of layers, wherever its name is used.
  */
 
-#include "ngx_http_iap_guard.h"
+#include "ngx_http_iap_guard_breaker.h"
 
 
-/* of a guard, over all its locations: its slot counts for two more */
-#define NGX_HTTP_IAP_GUARD_LAYERS_MAX  (NGX_IAP_LAYERS_MAX - 2)
+/* of a guard, over all its locations: its slot counts for three more */
+#define NGX_HTTP_IAP_GUARD_LAYERS_MAX  (NGX_IAP_LAYERS_MAX - 3)
 
 
 static ngx_int_t ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone,
     void *data, ngx_log_t *log);
 static ngx_int_t ngx_http_iap_guard_attach(ngx_iap_zone_t *zone,
-    ngx_http_iap_guard_t *guard);
+    ngx_http_iap_guard_t *guard, ngx_uint_t breakers);
 static iap_hash_t ngx_http_iap_guard_layer_secret(ngx_iap_zone_t *zone,
     ngx_http_iap_guard_t *guard, ngx_http_iap_guard_layer_t *layer);
 static char *ngx_http_iap_guard_merge_layers(ngx_conf_t *cf,
@@ -59,7 +59,13 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&imcf->guards, cf->pool, 4,
                        sizeof(ngx_http_iap_guard_t *))
-        != NGX_OK)
+        != NGX_OK
+        || ngx_array_init(&imcf->breakers, cf->pool, 4,
+                          sizeof(ngx_http_iap_guard_breaker_t *))
+           != NGX_OK
+        || ngx_array_init(&imcf->classifiers, cf->pool, 4,
+                          sizeof(ngx_http_iap_guard_classifier_t *))
+           != NGX_OK)
     {
         return NULL;
     }
@@ -90,6 +96,7 @@ ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf)
      *     conf->checks = NULL;
      *     conf->nchecks = 0;
      *     conf->exempts = 0;
+     *     conf->breaker = NULL;
      *     conf->answers_early = { 0, NULL };
      *     conf->api = 0;
      *     conf->api_write = 0;
@@ -126,6 +133,13 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         if (clcf->handler == NULL) {
             clcf->handler = ngx_http_iap_guard_api_handler;
         }
+    }
+
+    /* as proxy_pass, which it stands beside: not inherited by a location, but
+       in force in "if" and "limit_except" */
+
+    if (clcf->noname && conf->breaker == NULL) {
+        conf->breaker = prev->breaker;
     }
 
     if (conf->enable == NGX_CONF_UNSET && conf->api && !clcf->noname) {
@@ -522,12 +536,15 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK) {
+    if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
     if (imcf->zone != NULL) {
         imcf->zone->nslots = imcf->guards.nelts;
+        imcf->zone->nbreakers = imcf->breakers.nelts;
         imcf->zone->ready = ngx_http_iap_guard_zone_ready;
         imcf->zone->data = imcf;
     }
@@ -546,14 +563,17 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
 {
     ngx_http_iap_guard_main_conf_t *imcf = data;
 
-    ngx_uint_t              i;
-    ngx_http_iap_guard_t  **guards;
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_t          **guards;
+    ngx_http_iap_guard_breaker_t  **breakers;
 
     guards = imcf->guards.elts;
 
     for (i = 0; i < imcf->guards.nelts; i++) {
 
-        if (ngx_http_iap_guard_attach(zone, guards[i]) != NGX_OK) {
+        if (ngx_http_iap_guard_attach(zone, guards[i], imcf->breakers.nelts)
+            != NGX_OK)
+        {
             ngx_log_error(NGX_LOG_EMERG, log, 0,
                           "iap_guard zone \"%V\" has no room for guard \"%V\" "
                           "and its layers, besides those of the last %d "
@@ -564,14 +584,31 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
         }
     }
 
+    breakers = imcf->breakers.elts;
+
+    for (i = 0; i < imcf->breakers.nelts; i++) {
+
+        if (ngx_iap_breaker_attach(zone, &breakers[i]->ref) != NGX_OK) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "iap_guard zone \"%V\" has no room for breaker "
+                          "\"%V\", besides those of the last %d "
+                          "configurations: expected a larger zone",
+                          &zone->name, &breakers[i]->ref.name,
+                          NGX_IAP_SLOT_GENERATIONS);
+            return NGX_ERROR;
+        }
+    }
+
     return NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_iap_guard_attach(ngx_iap_zone_t *zone, ngx_http_iap_guard_t *guard)
+ngx_http_iap_guard_attach(ngx_iap_zone_t *zone, ngx_http_iap_guard_t *guard,
+    ngx_uint_t breakers)
 {
     ngx_str_t                     ban = ngx_string("ban");
+    ngx_str_t                     breaker = ngx_string("breaker");
     ngx_str_t                     segment = ngx_string("segment");
     ngx_uint_t                    i;
     ngx_http_iap_guard_layer_t  **layers;
@@ -586,6 +623,13 @@ ngx_http_iap_guard_attach(ngx_iap_zone_t *zone, ngx_http_iap_guard_t *guard)
 
     if (guard->ban_slot == NULL || guard->segment_slot == NULL) {
         return NGX_ERROR;
+    }
+
+    if (breakers) {
+        guard->breaker_slot = ngx_iap_slot_layer(zone, guard->slot, &breaker);
+        if (guard->breaker_slot == NULL) {
+            return NGX_ERROR;
+        }
     }
 
     layers = guard->layers.elts;

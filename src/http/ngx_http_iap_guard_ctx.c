@@ -57,11 +57,13 @@ ngx_http_iap_guard_make_ctx(ngx_http_request_t *r,
 }
 
 
-/* nothing to clean: it is there to be found by */
+/* it is there to be found by; and what no breaker was asked about, because
+   something else has answered, is counted in the end */
 
 static void
 ngx_http_iap_guard_cleanup(void *data)
 {
+    (void) ngx_http_iap_guard_let_by(data);
 }
 
 

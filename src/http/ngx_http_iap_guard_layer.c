@@ -30,6 +30,7 @@ static ngx_str_t  ngx_http_iap_guard_reserved[] = {
     ngx_string("signal"),
     ngx_string("code"),
     ngx_string("global"),
+    ngx_string("breaker"),
     ngx_null_string
 };
 

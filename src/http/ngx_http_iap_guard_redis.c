@@ -204,11 +204,7 @@ ngx_http_iap_guard_redis_urls(ngx_conf_t *cf, ngx_http_iap_guard_redis_t *rd,
 
         for (k = 0; k < i; k++) {
 
-            if (nodes[k].name.len == url.node.name.len
-                && ngx_strncmp(nodes[k].name.data, url.node.name.data,
-                               url.node.name.len)
-                   == 0)
-            {
+            if (ngx_iap_redis_url_same(&nodes[k].name, &url.node.name)) {
                 ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                    "duplicate server \"%V\" in \"%V\"",
                                    &url.node.name, &value[0]);

@@ -40,6 +40,8 @@ static void ngx_http_iap_guard_wake(ngx_event_t *ev);
 static void ngx_http_iap_guard_forsake(void *data);
 static ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
+    ngx_uint_t *broken, ngx_uint_t *n);
 static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n);
 static ngx_iap_redis_t *ngx_http_iap_guard_store(
@@ -332,42 +334,16 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_trip_t *trip)
 {
     ngx_int_t                        refused;
-    ngx_uint_t                       i, nbroken, nlocal;
-    ngx_uint_t                       local[IAP_CHECKS_MAX];
+    ngx_uint_t                       i, n, broken[IAP_CHECKS_MAX];
     ngx_http_iap_guard_decision_t   *d;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     d = &trip->d;
-    refused = -1;
-    nbroken = 0;
-    nlocal = 0;
-
-    for (i = 0; i < d->n && refused == -1; i++) {
-
-        if (d->checks[i].outcome == IAP_OUTCOME_BROKEN) {
-            nbroken++;
-
-            if (d->layers[i]->on_error == NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL) {
-                local[nlocal++] = i;
-            }
-
-            if (d->layers[i]->on_error != NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT)
-            {
-                continue;
-            }
-
-        } else if (d->checks[i].outcome != IAP_OUTCOME_REFUSED) {
-            continue;
-        }
-
-        if (!d->checks[i].dry_run) {
-            refused = (ngx_int_t) i;
-        }
-    }
+    refused = ngx_http_iap_guard_refused(d, broken, &n);
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
-    if (nbroken != 0) {
+    if (n != 0) {
         ctx->store = NGX_HTTP_IAP_GUARD_STORE_FALLBACK;
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->fallbacks, 1);
     }
@@ -378,7 +354,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     if (refused == -1) {
-        refused = ngx_http_iap_guard_local(r, d, local, nlocal);
+        refused = ngx_http_iap_guard_local(r, d, broken, n);
     }
 
     if (refused != -1) {
@@ -399,23 +375,65 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
 
 
 /*
- * Decides these of the checks in the zone, together, each by this machine's
- * share of its limit.  Returns the one that refuses, or -1.
+ * The first check that refuses by what the store has told, or could not tell;
+ * -1: none does.  Those that are broken and come before it are listed.
+ */
+
+static ngx_int_t
+ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
+    ngx_uint_t *broken, ngx_uint_t *n)
+{
+    ngx_uint_t  i;
+
+    *n = 0;
+
+    for (i = 0; i < d->n; i++) {
+
+        if (d->checks[i].outcome == IAP_OUTCOME_BROKEN) {
+            broken[(*n)++] = i;
+
+            if (d->layers[i]->on_error != NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT)
+            {
+                continue;
+            }
+
+        } else if (d->checks[i].outcome != IAP_OUTCOME_REFUSED) {
+            continue;
+        }
+
+        if (!d->checks[i].dry_run) {
+            return (ngx_int_t) i;
+        }
+    }
+
+    return -1;
+}
+
+
+/*
+ * Decides those of the broken checks that want it in the zone, together, each
+ * by this machine's share of its limit.  Returns the one that refuses, or -1.
  */
 
 static ngx_int_t
 ngx_http_iap_guard_local(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d, ngx_uint_t *local, ngx_uint_t n)
+    ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n)
 {
     ngx_int_t                        refused;
-    ngx_uint_t                       i;
+    ngx_uint_t                       i, k, local[IAP_CHECKS_MAX];
     iap_check_t                     *check, checks[IAP_CHECKS_MAX];
     ngx_http_iap_guard_layer_t      *layer;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
+    k = 0;
+
     for (i = 0; i < n; i++) {
-        layer = d->layers[local[i]];
-        check = &d->checks[local[i]];
+        layer = d->layers[broken[i]];
+        check = &d->checks[broken[i]];
+
+        if (layer->on_error != NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL) {
+            continue;
+        }
 
         switch (check->kind) {
 
@@ -433,14 +451,15 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
             break;
         }
 
-        checks[i] = *check;
+        checks[k] = *check;
+        local[k++] = broken[i];
     }
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
-    refused = ngx_iap_zone_decide(imcf->zone, checks, n);
+    refused = ngx_iap_zone_decide(imcf->zone, checks, k);
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < k; i++) {
         d->checks[local[i]] = checks[i];
     }
 

@@ -1,6 +1,7 @@
 /*
- * $iap_guard_verdict, $iap_guard_layer, $iap_guard_retry_after and
- * $iap_guard_store: what became of the request, for logs and answers.
+ * $iap_guard_verdict, $iap_guard_layer, $iap_guard_retry_after,
+ * $iap_guard_store and $iap_guard_breaker: what became of the request, for
+ * logs and answers.
  *
  * None is cached: read before the decision they are empty, and after it they
  * are not.
@@ -16,6 +17,8 @@ static ngx_int_t ngx_http_iap_guard_layer_variable(ngx_http_request_t *r,
 static ngx_int_t ngx_http_iap_guard_retry_after_variable(
     ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_iap_guard_store_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_iap_guard_breaker_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_decided(
     ngx_http_request_t *r);
@@ -37,6 +40,9 @@ static ngx_http_variable_t  ngx_http_iap_guard_variables[] = {
 
     { ngx_string("iap_guard_store"), NULL,
       ngx_http_iap_guard_store_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("iap_guard_breaker"), NULL,
+      ngx_http_iap_guard_breaker_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -104,16 +110,21 @@ static ngx_int_t
 ngx_http_iap_guard_layer_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
+    ngx_str_t                  name;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     ctx = ngx_http_iap_guard_decided(r);
 
-    if (ctx == NULL || ctx->layer == NULL) {
+    if (ctx != NULL) {
+        ngx_http_iap_guard_layer_name(ctx, &name);
+    }
+
+    if (ctx == NULL || name.len == 0) {
         v->not_found = 1;
         return NGX_OK;
     }
 
-    ngx_http_iap_guard_set_value(v, ctx->layer->name, ctx->layer->name_len);
+    ngx_http_iap_guard_set_value(v, name.data, name.len);
 
     return NGX_OK;
 }
@@ -166,6 +177,29 @@ ngx_http_iap_guard_store_variable(ngx_http_request_t *r,
 
     ngx_http_iap_guard_set_value(v, names[ctx->store].data,
                                  names[ctx->store].len);
+
+    return NGX_OK;
+}
+
+
+/* what the breaker was found in when the request came to it */
+
+static ngx_int_t
+ngx_http_iap_guard_breaker_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    const char                *name;
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    ctx = ngx_http_iap_guard_get_ctx(r->main);
+
+    if (ctx == NULL || ctx->call.breaker == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    name = ngx_iap_breaker_state_name(ctx->call.state);
+    ngx_http_iap_guard_set_value(v, (u_char *) name, ngx_strlen(name));
 
     return NGX_OK;
 }

@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl redis plain asan hup http2 load"
+ALL_SUITES="unit lint perl redis plain store asan hup http2 load"
 
 TEST_OUT=$BUILD/test
 
@@ -86,11 +86,11 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        perl | plain | hup | load)
+        perl | plain | store | hup | load)
             locked build_installed ;;
         static)
             locked build_static ;;
-        link)
+        link | route)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -156,6 +156,15 @@ suite_link() {
 }
 
 
+# Where nodes are, likewise: an nginx with nothing but the store
+
+suite_route() {
+    SUITE_ENV=()
+    run_suite route "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/route/out"
+}
+
+
 # test_nginx NAME FILE...: the same files each time; what differs is in the
 # environment
 
@@ -172,6 +181,15 @@ test_nginx() {
 suite_plain() {
     use_installed
     test_nginx plain "$@"
+}
+
+
+# Layers and access again, counted in Redis: the answers are the same
+
+suite_store() {
+    use_installed
+    SUITE_ENV=(SLOT_PERL=-MIapGuard::Redis)
+    test_nginx store "$@"
 }
 
 
@@ -272,13 +290,17 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
-            redis:t/redis/link/*)   ;;
+            redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
+            route:t/redis/route/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
             *:t/*/*.t)              ;;
+            store:t/layer_zone_full.t) ;;
+            store:t/layer_*.t | store:t/access_*.t)
+                                    echo "$file" ;;
             plain:t/*.t | static:t/*.t | asan:t/*.t | hup:t/*.t | http2:t/*.t)
                                     echo "$file" ;;
         esac
@@ -293,7 +315,7 @@ run_suites() {
     local suite files named=$# failed=0
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run
+                              t/redis/*.pl t/redis/link/run t/redis/route/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

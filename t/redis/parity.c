@@ -489,6 +489,7 @@ parity_decide(parity_t *p, subject_t *s, unsigned n, const call_said_t *said)
             wait = wait != 0 ? wait : c->wait;
             break;
 
+        case IAP_OUTCOME_BROKEN:      /* never of iap_decide() */
         case IAP_OUTCOME_NO_ROOM:
             letters[i] = '?';
             break;

@@ -38,6 +38,7 @@ static void ut_offered(const ut_rate_t *r);
 static void ut_refusals(const ut_rate_t *r);
 static void ut_clock(const ut_rate_t *r);
 static void ut_monotone(void);
+static void ut_divide(void);
 
 
 static const ut_rate_t  ut_rates[] = {
@@ -65,6 +66,7 @@ main(void)
 
     ut_conf();
     ut_conf_table();
+    ut_divide();
     ut_fill();
     ut_extremes();
     ut_monotone();
@@ -646,4 +648,75 @@ ut_monotone(void)
 
     ut_ok(ok, "time passing takes no tokens");
     ut_ok(soon, "a clamped tat waits for one token, whatever was stored");
+}
+
+
+/* the shares of n machines: together never more than the whole allows, and
+   little less, unless that is less than a token each */
+
+static void
+ut_divide(void)
+{
+    bool               ok;
+    size_t             i;
+    uint64_t           n;
+    iap_rate_t         rate;
+    iap_bucket_conf_t  whole, share;
+
+    rate.count = 3;
+    rate.period = MIN;
+
+    ut_ok(iap_bucket_conf_init(&whole, rate, 12) == NULL, "a bucket of 12");
+
+    share = whole;
+    iap_bucket_conf_divide(&share, 1);
+
+    ut_ok(memcmp(&share, &whole, sizeof(share)) == 0, "one machine has all");
+
+    iap_bucket_conf_divide(&share, 4);
+
+    ut_ok(share.capacity == 3 && share.interval == 4 * 20 * SEC
+          && share.burst == 3 * share.interval, "one of four");
+
+    share = whole;
+    iap_bucket_conf_divide(&share, 5);
+
+    ut_ok(share.capacity == 2 && share.interval == 5 * 20 * SEC
+          && share.burst == 2 * share.interval, "one of five: rounded down");
+
+    share = whole;
+    iap_bucket_conf_divide(&share, 100);
+
+    ut_ok(share.capacity == 1 && share.interval == 100 * 20 * SEC
+          && share.burst == share.interval, "a token at least");
+
+    ok = true;
+
+    for (i = 0; i < UT_LEN(ut_rates); i++) {
+        rate.count = ut_rates[i].count;
+        rate.period = ut_rates[i].period;
+
+        for (n = 1; n <= 10000 && ok; n++) {
+            ok = iap_bucket_conf_init(&whole, rate, 1 + n % 1000) == NULL;
+
+            share = whole;
+            iap_bucket_conf_divide(&share, n);
+
+            ok = ok && share.capacity > 0
+                 && share.burst == share.capacity * share.interval
+                 && share.burst <= IAP_TICKS_MAX / 4
+                 && (share.interval == whole.interval * n
+                     || share.interval == IAP_TICKS_MAX / 4 / share.capacity);
+        }
+    }
+
+    ut_ok(ok, "any rate, up to 10000 machines");
+
+    rate.count = 1;
+    rate.period = DAY;
+    (void) iap_bucket_conf_init(&whole, rate, 1);
+    iap_bucket_conf_divide(&whole, UINT64_MAX);
+
+    ut_ok(whole.capacity == 1 && whole.interval == IAP_TICKS_MAX / 4,
+          "too slow to be reckoned with: the slowest there is");
 }

@@ -7,6 +7,7 @@
 #include <openssl/hmac.h>
 
 #include "iap_key.h"
+#include "iap_keyslot.h"
 #include "ut.h"
 
 
@@ -18,6 +19,8 @@ static void ut_bytes(void);
 static void ut_address(void);
 static void ut_random_hashes(void);
 static void ut_collisions(void);
+static void ut_brace(void);
+static void ut_brace_slots(void);
 
 
 static const iap_view_t  ut_none = { NULL, 0 };
@@ -35,6 +38,8 @@ main(void)
     ut_address();
     ut_random_hashes();
     ut_collisions();
+    ut_brace();
+    ut_brace_slots();
 
     return ut_done();
 }
@@ -428,4 +433,109 @@ ut_collisions(void)
     }
 
     ut_ok(ok, "two identities never share a key text");
+}
+
+
+static bool
+ut_braced(const char *text)
+{
+    memcpy(ut_key.data, text, strlen(text));
+    ut_key.len = (uint8_t) strlen(text);
+
+    return iap_key_brace(&ut_key) == IAP_KEY_OK;
+}
+
+
+static void
+ut_brace(void)
+{
+    char  text[IAP_KEY_TEXT_MAX + 1], want[46];
+
+    ut_ok(ut_braced("alice") && ut_is("alice"), "no brace: as it is");
+    ut_ok(ut_braced("a}b") && ut_is("a}b"), "a closing one: as it is");
+    ut_ok(ut_braced("{x}a") && ut_is("{}{x}a"), "a pair");
+    ut_ok(ut_braced("a{") && ut_is("{}a{"), "an open one at the end");
+    ut_ok(ut_braced("{}") && ut_is("{}{}"), "an empty pair");
+    ut_ok(ut_braced("{}{x}a") && ut_is("{}{}{x}a"),
+          "what looks as if it had been there before");
+
+    memset(text, 'a', sizeof(text));
+    text[30] = '{';
+    text[62] = '\0';
+
+    ut_ok(ut_braced(text) && ut_key.len == 64
+          && memcmp(ut_key.data, "{}aaa", 5) == 0
+          && memcmp(ut_key.data + 2, text, 62) == 0,
+          "62 bytes just fit");
+
+    text[62] = 'a';
+    text[63] = '\0';
+    ut_expect(ut_view(text), ut_none, want);
+
+    ut_ok(ut_braced(text) && ut_is(want), "63 are hashed");
+
+    text[63] = 'a';
+    text[64] = '\0';
+    ut_expect(ut_view(text), ut_none, want);
+
+    ut_ok(ut_braced(text) && ut_is(want), "64 are hashed");
+
+    text[30] = 'a';
+
+    ut_ok(ut_braced(text) && ut_is(text), "64 without a brace: as they are");
+}
+
+
+/* bit by bit: CRC-16/XMODEM */
+
+static uint16_t
+ut_crc(uint16_t crc, iap_view_t v)
+{
+    size_t    i;
+    unsigned  bit;
+
+    for (i = 0; i < v.len; i++) {
+        crc ^= (uint16_t) (v.data[i] << 8);
+
+        for (bit = 0; bit < 8; bit++) {
+            crc = (uint16_t) (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
+        }
+    }
+
+    return crc;
+}
+
+
+/* whatever an identity holds, all of its key counts for the slot */
+
+static void
+ut_brace_slots(void)
+{
+    bool        ok;
+    size_t      i;
+    uint64_t    seed;
+    unsigned    n;
+    iap_view_t  name, text;
+
+    seed = 77;
+    ok = true;
+    name = ut_view("iap:g:user:");
+
+    for (n = 0; n < 20000 && ok; n++) {
+        ut_key.len = (uint8_t) (1 + ut_below(&seed, IAP_KEY_TEXT_MAX));
+
+        for (i = 0; i < ut_key.len; i++) {
+            ut_key.data[i] = (uint8_t) "{}ab"[ut_below(&seed, 4)];
+        }
+
+        ok = iap_key_brace(&ut_key) == IAP_KEY_OK;
+
+        text.data = ut_key.data;
+        text.len = ut_key.len;
+
+        ok = ok && iap_keyslot(name, text)
+                   == ut_crc(ut_crc(0, name), text) % IAP_KEYSLOTS;
+    }
+
+    ut_ok(ok, "no identity chooses its slot");
 }

@@ -17,20 +17,23 @@
     X(BANS, "wide", "counter", "a,b,c", "\n")                                 \
     X(ZONE_FULL, "plain", "untyped", "a", "")
 
-#define iap_text_put       odd_text_put
-#define iap_metric_begin   odd_metric_begin
-#define iap_metric_sample  odd_metric_sample
+#define iap_text_put          odd_text_put
+#define iap_metric_begin      odd_metric_begin
+#define iap_metric_sample     odd_metric_sample
+#define iap_metric_histogram  odd_metric_histogram
 
 #include "iap_metrics.c"
 
 #undef iap_text_put
 #undef iap_metric_begin
 #undef iap_metric_sample
+#undef iap_metric_histogram
 
 
 static void ut_list(void);
 static void ut_odd(void);
 static void ut_values(void);
+static void ut_histogram(void);
 static void ut_escapes(void);
 static void ut_utf8(void);
 static void ut_utf8_model(void);
@@ -50,6 +53,7 @@ main(void)
     ut_list();
     ut_odd();
     ut_values();
+    ut_histogram();
     ut_escapes();
     ut_utf8();
     ut_utf8_model();
@@ -191,6 +195,71 @@ ut_values(void)
     }
 
     ut_ok(ok, "numbers");
+}
+
+
+static void
+ut_histogram(void)
+{
+    char      want[160];
+    size_t    i;
+
+    static const uint64_t  bounds[] = { 1, 250, 20000, 1000000, 2500000 };
+    static const uint64_t  counts[] = { 1, 2, 0, 4, 0, 6 };
+    static const uint64_t  none[] = { 0, 0, 0, 0, 0, 0 };
+
+    static const struct {
+        uint64_t     us;
+        const char  *text;
+    } sums[] = {
+        { 1, "0.000001" },
+        { 10, "0.00001" },
+        { 100000, "0.1" },
+        { 123456, "0.123456" },
+        { 999999, "0.999999" },
+        { 1000000, "1" },
+        { 1000001, "1.000001" },
+        { 10100000, "10.1" },
+        { UINT64_MAX, "18446744073709.551615" },
+    };
+
+    ut_start();
+    iap_metric_histogram(&ut_out, IAP_METRIC_STORE_SECONDS, bounds, 5, counts,
+                         10500000);
+
+    ut_ok(ut_wrote(
+        "iap_guard_store_seconds_bucket{le=\"0.000001\"} 1\n"
+        "iap_guard_store_seconds_bucket{le=\"0.00025\"} 3\n"
+        "iap_guard_store_seconds_bucket{le=\"0.02\"} 3\n"
+        "iap_guard_store_seconds_bucket{le=\"1\"} 7\n"
+        "iap_guard_store_seconds_bucket{le=\"2.5\"} 7\n"
+        "iap_guard_store_seconds_bucket{le=\"+Inf\"} 13\n"
+        "iap_guard_store_seconds_sum 10.5\n"
+        "iap_guard_store_seconds_count 13\n"),
+        "a histogram adds up");
+
+    ut_start();
+    iap_metric_histogram(&ut_out, IAP_METRIC_STORE_SECONDS, bounds, 0, none,
+                         0);
+
+    ut_ok(ut_wrote(
+        "iap_guard_store_seconds_bucket{le=\"+Inf\"} 0\n"
+        "iap_guard_store_seconds_sum 0\n"
+        "iap_guard_store_seconds_count 0\n"),
+        "one without bounds, and nothing in it");
+
+    for (i = 0; i < sizeof(sums) / sizeof(sums[0]); i++) {
+        snprintf(want, sizeof(want),
+                 "iap_guard_store_seconds_bucket{le=\"+Inf\"} 6\n"
+                 "iap_guard_store_seconds_sum %s\n"
+                 "iap_guard_store_seconds_count 6\n", sums[i].text);
+
+        ut_start();
+        iap_metric_histogram(&ut_out, IAP_METRIC_STORE_SECONDS, bounds, 0,
+                             &counts[5], sums[i].us);
+
+        ut_ok(ut_wrote(want), "%" PRIu64 " microseconds", sums[i].us);
+    }
 }
 
 

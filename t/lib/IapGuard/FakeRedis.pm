@@ -108,7 +108,8 @@ sub behave {
 }
 
 
-# connections (so far), clients (now), commands, and the last one's words
+# connections (so far), clients (now), commands, the last one's words, and how
+# often each key was asked for
 
 sub report {
     my ($self) = @_;
@@ -170,7 +171,8 @@ sub _serve {
     my $loop = $self->{loop} = IapGuard::Loop->new;
     my $done = 0;
 
-    @$self{qw(rules clients connections commands last)} = ({}, {}, 0, 0, []);
+    @$self{qw(rules clients connections commands last asked)}
+        = ({}, {}, 0, 0, [], {});
 
     foreach my $listener (@$self{qw(listener control)}) {
         $listener->blocking(0);
@@ -284,6 +286,8 @@ sub _command {
     my $key   = defined $words[1] ? $words[1] : $words[0];
     my $rule  = $rules->{$key} || $rules->{'*'} || {};
 
+    $self->{asked}{$key}++;
+
     $client->{hangs} = 1 if $rule->{hang};
 
     $self->_answer($client, $self->_reply($client, @words), $rule);
@@ -306,6 +310,7 @@ sub _control {
         clients     => scalar keys %{ $self->{clients} },
         commands    => $self->{commands},
         last        => $self->{last},
+        asked       => $self->{asked},
     })), {});
 
     return;

@@ -10,6 +10,7 @@ package IapGuard::Nginx;
 #   $nginx->start;
 #   my $answer = $nginx->get('/x', 'X-User-Id' => 'u1');
 #   $nginx->api('PUT', 'guards/redeem', '{"mode":"off"}');
+#   $nginx->change(server => 'location / { ... }');     # and reloads
 #   $nginx->stop;               # also when the object goes, or the process
 #
 # Besides what `http` and `server` hold there is /iap_guard/, the API.  Other
@@ -103,6 +104,8 @@ sub start {
 
         if ($rc == 0) {
             $self->{keeper} = _keeper($self->folder);
+            $self->wait_for(10, sub { $self->workers == $self->{workers} })
+                or die "nginx did not start its workers\n";
             return $self;
         }
 
@@ -154,6 +157,25 @@ sub all_workers {
 }
 
 
+# How many connections to a port each of these processes has, as they have them
+# open: what they have closed, though the kernel remembers it, is none.
+
+sub connections_to {
+    my ($class, $port, @pids) = @_;
+    my %sockets;
+
+    foreach my $line (split /\n/, _slurp('/proc/net/tcp')) {
+        my ($remote, $inode) = (split ' ', $line)[2, 9];
+        $sockets{"socket:[$inode]"} = 1
+            if $remote =~ /:([0-9A-F]{4})$/ && hex $1 == $port;
+    }
+
+    return map {
+        scalar grep { $sockets{ readlink($_) || '' } } glob "/proc/$_/fd/*"
+    } @pids;
+}
+
+
 # Waits for a condition; false if it did not come true in time.
 
 sub wait_for {
@@ -169,10 +191,27 @@ sub wait_for {
 }
 
 
+# Other options, for the start or the next reload.
+
+sub configure {
+    my ($self, %options) = @_;
+
+    $self->{$_} = $options{$_} foreach keys %options;
+    _write($self->file('nginx.conf'), $self->_conf) if $self->{port};
+
+    return $self;
+}
+
+
 # Sends HUP, and waits until all the workers are new ones.
 
 sub reload {
     my ($self) = @_;
+
+    # right after a start they may not be there yet
+
+    $self->wait_for(10, sub { $self->workers == $self->{workers} });
+
     my %old = map { $_ => 1 } $self->all_workers;
 
     kill 'HUP', $self->master;
@@ -181,6 +220,18 @@ sub reload {
         my @new = $self->workers;
         return @new == $self->{workers} && !grep { $old{$_} } @new;
     });
+}
+
+
+# The same with other options
+
+sub change {
+    my ($self, %options) = @_;
+
+    $self->{$_} = $options{$_} foreach keys %options;
+    _write($self->file('nginx.conf'), $self->_conf);
+
+    return $self->reload;
 }
 
 

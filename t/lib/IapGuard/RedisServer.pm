@@ -14,7 +14,8 @@ package IapGuard::RedisServer;
 # the server says that it is an error, command() dies with the server's words.
 #
 # Without `folder` it has one that goes with it; `cpu` pins it to a processor;
-# `program` is another than redis-server.
+# `program` is another than redis-server; `options` => [...] are more of the
+# server's own, and so are start()'s, for that one time.
 
 use strict;
 use warnings;
@@ -49,13 +50,14 @@ sub new {
 
 sub node     { return "127.0.0.1:$_[0]{port}" }
 sub tls_node { return "127.0.0.1:$_[0]{tls_port}" }
+sub host     { return '127.0.0.1' }
 sub port     { return $_[0]{port} }
 sub folder   { return $_[0]{folder} }
 sub pid      { return $_[0]{pid} }
 
 
 sub start {
-    my ($self) = @_;
+    my ($self, @options) = @_;
     my $folder = $self->{folder};
 
     my @tls = $self->{tls}
@@ -70,7 +72,8 @@ sub start {
         (defined $self->{cpu} ? ('taskset', '-c', $self->{cpu}) : ()),
         $self->{program}, '--port', $self->{port}, '--bind', '127.0.0.1',
         '--save', '', '--appendonly', 'no', '--daemonize', 'no',
-        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls);
+        '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
+        @{ $self->{options} || [] }, @options);
 
     my $until = IapGuard::Loop::now() + 10;
 
@@ -196,7 +199,7 @@ sub calls {
 sub _connect {
     my ($self) = @_;
 
-    return IO::Socket::INET->new(PeerAddr => '127.0.0.1', Proto => 'tcp',
+    return IO::Socket::INET->new(PeerAddr => $self->host, Proto => 'tcp',
                                  PeerPort => $self->{port})
         || die "no connection to port $self->{port}: $!\n";
 }

@@ -17,6 +17,9 @@ package IapGuard::Test;
 #     "error_log" is expected; so is [emerg] where nginx "must_die" or
 #     "reload_fails".
 #
+#   * is counted in Redis, in the suite "store"; "no_redis" leaves it out of
+#     that, where the answers are others.
+#
 #   * has a zone of its own, so that no block sees another's state, not even
 #     in HUP mode, where nginx goes on running: "iap_guard_zone" is put into
 #     its http_config, unless that has one or the block says "no_zone".  A

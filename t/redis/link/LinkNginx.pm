@@ -233,15 +233,25 @@ sub _start {
 }
 
 
+# The directives of the test module, which one of another kind has others of
+
+sub prefix { return 'link_test' }
+
+sub options {
+    return qw(node timeout waiting user password db resolver tls tls_name);
+}
+
+
 sub _write_conf {
     my ($self, $control) = @_;
+    my $prefix = $self->prefix;
     my $directives = '';
 
-    foreach my $name (qw(node timeout waiting user password db resolver tls
-                         tls_name))
-    {
-        $directives .= "link_test_$name \"$self->{$name}\";\n"
-            if defined $self->{$name};
+    foreach my $name ($self->options) {
+        my $value = $self->{$name};
+
+        $directives .= "${prefix}_$name \"$_\";\n"
+            foreach grep { defined } ref $value ? @$value : $value;
     }
 
     open my $conf, '>', $self->file('nginx.conf') or die "nginx.conf: $!\n";
@@ -252,7 +262,7 @@ worker_shutdown_timeout $self->{shutdown};
 pid             @{[ $self->file('nginx.pid') ]};
 lock_file       @{[ $self->file('nginx.lock') ]};
 error_log       @{[ $self->file('error.log') ]} $self->{level};
-link_test_control $control;
+${prefix}_control $control;
 $directives
 events {
     use                 $self->{use};

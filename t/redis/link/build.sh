@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 #
-# build.sh NGINX-SOURCE DIR: an nginx without HTTP, with the link and its test
-# module, with AddressSanitizer, and with NGX_DEBUG_PALLOC, which makes each
-# allocation from a pool one of its own.
+# build.sh NGINX-SOURCE DIR [ADD-ON]: an nginx without HTTP, with the link and
+# its test module (or the add-on's), with AddressSanitizer, and with
+# NGX_DEBUG_PALLOC, which makes each allocation from a pool one of its own.
 
 set -euo pipefail
 
-here=$(cd "$(dirname "$0")" && pwd)
 nginx=$1
 build=$2
+addon=$(cd "${3:-$(dirname "$0")}" && pwd)
 
 if [ ! -e "$build/configure" ]; then
     mkdir -p "$build"
@@ -17,13 +17,25 @@ fi
 
 cd "$build"
 
-if [ ! objs/Makefile -nt "$here/config" ]; then
+# folders: files may have come or gone
+
+stale() {
+    local path
+
+    for path in "$addon/config" "$addon"/../../../src/{core,event}; do
+        [ objs/Makefile -nt "$path" ] || return 0
+    done
+
+    return 1
+}
+
+if stale; then
     ASAN_OPTIONS=detect_leaks=0 ./configure --builddir=objs \
         --without-http --without-pcre --with-debug \
         --with-poll_module --with-select_module \
         --with-cc-opt="-O1 -g -Wall -Wextra -fsanitize=address \
                        -fno-omit-frame-pointer -DNGX_DEBUG_PALLOC=1" \
-        --with-ld-opt="-fsanitize=address" --add-module="$here"
+        --with-ld-opt="-fsanitize=address" --add-module="$addon"
 fi
 
 make -s -f objs/Makefile

@@ -1,0 +1,318 @@
+/*
+ * JSON: the paths that are watched, and what is found there.
+ *
+ * A set of paths goes along with the containers that are open: those whose
+ * parts so far are the names and numbers that led there.  Beneath a container
+ * that no path leads to the set is empty, and nothing here is called.
+ */
+
+#include <string.h>
+
+#include "iap_json_private.h"
+
+
+/* digits of an index, so that it fits into 64 bits */
+#define IAP_JSON_DIGITS  18
+
+
+/* for each path of a set: i is its number, rest a variable */
+
+#define iap_json_each(i, rest, set)                                           \
+    for (rest = (set);                                                        \
+         rest != 0 && ((i = (unsigned) __builtin_ctz(rest)), true);           \
+         rest &= rest - 1)
+
+
+static size_t iap_json_part_len(iap_view_t path);
+static bool iap_json_part_index(iap_view_t part, uint64_t *index);
+static void iap_json_path_matches(iap_json_t *json, unsigned i);
+static void iap_json_path_part(iap_json_t *json, unsigned i, unsigned level,
+    size_t at);
+static bool iap_json_integer(iap_view_t text, int64_t *number);
+
+
+const char *
+iap_json_path_check(iap_view_t path)
+{
+    size_t    len;
+    unsigned  parts;
+
+    for (parts = 1; /* void */ ; parts++) {
+        len = iap_json_part_len(path);
+
+        if (len == 0) {
+            return "names or indexes, joined by single dots";
+        }
+
+        if (len > IAP_JSON_NAME_MAX) {
+            return "names of at most 128 bytes";
+        }
+
+        if (len == path.len) {
+            return parts <= IAP_JSON_PARTS_MAX ? NULL
+                                               : "at most 8 names or indexes";
+        }
+
+        path.data += len + 1;
+        path.len -= len + 1;
+    }
+}
+
+
+void
+iap_json_path_init(iap_json_t *json)
+{
+    unsigned  i;
+
+    for (i = 0; i < json->n; i++) {
+        json->on |= 1u << i;
+        json->kept[i].type = IAP_VALUE_ABSENT;
+        json->kept[i].len = 0;
+
+        iap_json_path_part(json, i, 0, 0);
+    }
+}
+
+
+void
+iap_json_path_name(iap_json_t *json)
+{
+    unsigned                 i;
+    uint32_t                 rest;
+    const iap_json_kept_t   *name;
+    const iap_json_level_t  *level;
+
+    name = &json->kept[IAP_JSON_KEPT_NAME];
+    level = &json->levels[json->depth - 1];
+
+    json->keep = IAP_JSON_KEPT_NONE;
+    json->on = 0;
+    json->here = 0;
+
+    /* one that is too long is longer than any part */
+
+    iap_json_each(i, rest, json->watched) {
+
+        if (level->len[i] == name->len
+            && memcmp(json->paths[i].data + level->at[i], name->text,
+                      name->len) == 0)
+        {
+            iap_json_path_matches(json, i);
+        }
+    }
+}
+
+
+/* a path is done with an array once its element has come, or if its part is no
+   index: what follows is not looked at for it */
+
+void
+iap_json_path_element(iap_json_t *json)
+{
+    unsigned           i;
+    uint32_t           rest;
+    uint64_t           index;
+    iap_view_t         part;
+    iap_json_level_t  *level;
+
+    level = &json->levels[json->depth - 1];
+
+    json->on = 0;
+    json->here = 0;
+
+    iap_json_each(i, rest, json->watched) {
+        part.data = json->paths[i].data + level->at[i];
+        part.len = level->len[i];
+
+        if (!iap_json_part_index(part, &index)) {
+            level->paths &= ~(1u << i);
+
+        } else if (index == level->element) {
+            level->paths &= ~(1u << i);
+            iap_json_path_matches(json, i);
+        }
+    }
+
+    json->watched = level->paths;
+    level->element++;
+}
+
+
+static size_t
+iap_json_part_len(iap_view_t path)
+{
+    size_t  n;
+
+    for (n = 0; n < path.len && path.data[n] != '.'; n++) {
+        /* void */
+    }
+
+    return n;
+}
+
+
+static bool
+iap_json_part_index(iap_view_t part, uint64_t *index)
+{
+    size_t  i;
+
+    if (part.len > IAP_JSON_DIGITS || (part.data[0] == '0' && part.len > 1)) {
+        return false;
+    }
+
+    *index = 0;
+
+    for (i = 0; i < part.len; i++) {
+
+        if (part.data[i] < '0' || part.data[i] > '9') {
+            return false;
+        }
+
+        *index = *index * 10 + (uint64_t) (part.data[i] - '0');
+    }
+
+    return true;
+}
+
+
+/* its part in the present container is the member that comes */
+
+static void
+iap_json_path_matches(iap_json_t *json, unsigned i)
+{
+    size_t                   end;
+    const iap_json_level_t  *level;
+
+    level = &json->levels[json->depth - 1];
+    end = (size_t) level->at[i] + level->len[i];
+
+    json->on |= 1u << i;
+
+    if (end == json->paths[i].len) {
+        json->here |= 1u << i;
+
+    } else {
+        /* a path has no more parts than there are levels */
+        iap_json_path_part(json, i, json->depth, end + 1);
+    }
+}
+
+
+static void
+iap_json_path_part(iap_json_t *json, unsigned i, unsigned level, size_t at)
+{
+    iap_view_t  rest;
+
+    rest.data = json->paths[i].data + at;
+    rest.len = json->paths[i].len - at;
+
+    json->levels[level].at[i] = (uint16_t) at;
+    json->levels[level].len[i] = (uint16_t) iap_json_part_len(rest);
+}
+
+
+void
+iap_json_path_begin(iap_json_t *json)
+{
+    unsigned  i;
+    uint32_t  rest;
+
+    iap_json_each(i, rest, json->on) {
+        json->kept[i].type = IAP_VALUE_ABSENT;
+        json->kept[i].len = 0;
+    }
+
+    if (json->here != 0) {
+        json->keep = (uint8_t) __builtin_ctz(json->here);
+    }
+}
+
+
+/* where paths are the same, the bytes of the first were kept */
+
+void
+iap_json_path_end(iap_json_t *json, iap_value_e type)
+{
+    unsigned          i;
+    uint32_t          rest;
+    iap_json_kept_t  *first;
+
+    first = &json->kept[__builtin_ctz(json->here)];
+    first->type = (uint8_t) type;
+
+    iap_json_each(i, rest, json->here & (json->here - 1)) {
+        json->kept[i] = *first;
+    }
+
+    json->keep = IAP_JSON_KEPT_NONE;
+}
+
+
+void
+iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value)
+{
+    bool                    whole;
+    const iap_json_kept_t  *kept;
+
+    memset(value, 0, sizeof(iap_value_t));
+
+    if (i >= json->n) {
+        return;
+    }
+
+    kept = &json->kept[i];
+    whole = kept->len <= IAP_JSON_TEXT_MAX;
+
+    value->type = (iap_value_e) kept->type;
+    value->text.data = kept->text;
+    value->text.len = whole ? kept->len : 0;
+
+    if (value->type == IAP_VALUE_TEXT && !whole) {
+        value->type = IAP_VALUE_LONG;
+    }
+
+    if (value->type == IAP_VALUE_NUMBER
+        && !iap_json_integer(value->text, &value->number))
+    {
+        value->type = IAP_VALUE_OTHER;
+    }
+}
+
+
+/* of a number that the grammar allows; false: none, or it does not fit */
+
+static bool
+iap_json_integer(iap_view_t text, int64_t *number)
+{
+    bool      negative;
+    size_t    i;
+    int64_t   n;
+    unsigned  digit;
+
+    negative = text.len > 0 && text.data[0] == '-';
+    n = 0;
+
+    if (text.len == 0) {
+        return false;
+    }
+
+    /* downwards, for there is one more negative number */
+
+    for (i = negative ? 1 : 0; i < text.len; i++) {
+        digit = text.data[i] - (unsigned) '0';
+
+        if (digit > 9 || __builtin_mul_overflow(n, 10, &n)
+            || __builtin_sub_overflow(n, digit, &n))
+        {
+            return false;
+        }
+    }
+
+    if (!negative && n == INT64_MIN) {
+        return false;
+    }
+
+    *number = negative ? n : -n;
+
+    return true;
+}

@@ -1,0 +1,276 @@
+/*
+ * The breaker of a location: may its upstream be called?  Asked last in the
+ * pre-content phase, when everything else has let the request by and its body
+ * has been read: a slow client must not keep a probe waiting.
+ *
+ *     handler: body not read -> reading -> handler again
+ *              body read     -> admitted: passes, and owes an outcome
+ *                            -> cut: 503, with the time to the next probe
+ *
+ * What an answer proved is in _outcome, which gives the permit back.
+ */
+
+#include "ngx_http_iap_guard_breaker.h"
+
+
+static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_breaker_t *breaker);
+static ngx_int_t ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
+    iap_ticks_t wait);
+static void ngx_http_iap_guard_breaker_cleanup(void *data);
+static void ngx_http_iap_guard_breaker_watch(
+    ngx_http_iap_guard_breaker_t *breaker,
+    ngx_http_iap_guard_upstream_call_t *call);
+static void ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev);
+
+
+void
+ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
+    ngx_log_t *log)
+{
+    ngx_queue_init(&breaker->calls);
+
+    breaker->timer.handler = ngx_http_iap_guard_breaker_timer_handler;
+    breaker->timer.data = breaker;
+    breaker->timer.log = log;
+    breaker->timer.cancelable = 1;
+
+    ngx_iap_breaker_reap(&breaker->ref, log);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r)
+{
+    ngx_http_iap_guard_ctx_t            *ctx;
+    ngx_http_iap_guard_loc_conf_t       *ilcf;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    if (ilcf->breaker == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx == NULL) {
+        ctx = ngx_http_iap_guard_make_ctx(r, NULL);
+        if (ctx == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    }
+
+    call = &ctx->call;
+
+    if (call->open) {
+
+        /* an internal redirect has led from one upstream to another; what the
+           first one proved is known by now */
+
+        ngx_http_iap_guard_outcome_end(r, ctx);
+    }
+
+    if (!call->read) {
+        return call->reading ? NGX_DONE
+                             : ngx_http_iap_guard_breaker_read(r, ctx);
+    }
+
+    return ngx_http_iap_guard_breaker_admit(r, ctx, ilcf->breaker);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_breaker_read(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    ctx->call.reading = 1;
+
+    rc = ngx_http_read_client_request_body(r,
+                                     ngx_http_iap_guard_breaker_body_handler);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return rc;
+    }
+
+    ngx_http_finalize_request(r, NGX_DONE);
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r)
+{
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx != NULL) {
+        ctx->call.reading = 0;
+        ctx->call.read = 1;
+    }
+
+    /* an error page's upstream may want it, too */
+    r->preserve_body = 1;
+
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_breaker_t *breaker)
+{
+    iap_ticks_t                          wait;
+    ngx_http_cleanup_t                  *cln;
+    iap_breaker_admission_e              admission;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+
+    if (breaker->timer.handler == NULL) {
+
+        /* a single process that has read its configuration anew */
+
+        ngx_http_iap_guard_breaker_init(breaker, ngx_cycle->log);
+    }
+
+    /* at the request's end, and not its pool's, which may be much later */
+
+    cln = ngx_http_cleanup_add(r, 0);
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    call->breaker = breaker;
+
+    admission = ngx_iap_breaker_admit(&breaker->ref, &call->permit, &wait,
+                                      &call->state, ngx_cycle->log);
+
+    if (admission != IAP_BREAKER_ADMITTED) {
+        return ngx_http_iap_guard_breaker_cut(r, ctx, admission, wait);
+    }
+
+    cln->handler = ngx_http_iap_guard_breaker_cleanup;
+    cln->data = r;
+
+    call->open = 1;
+    call->watching = 0;
+    call->slow = 0;
+    call->admitted = ngx_current_msec;
+    call->redirects = r->uri_changes;
+    call->states = r->upstream_states ? r->upstream_states->nelts : 0;
+
+    ngx_http_iap_guard_breaker_watch(breaker, call);
+
+    return ngx_http_iap_guard_let_by(ctx);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
+    iap_ticks_t wait)
+{
+    ngx_uint_t  seconds;
+
+    /* 1 or 2 seconds where nobody can tell; and not all at once */
+
+    seconds = ngx_max((ngx_uint_t) iap_ticks_to_sec(wait), 1);
+    seconds += (ngx_uint_t) ngx_random() % (seconds / 5 + 2);
+
+    return ngx_http_iap_guard_unavailable(r, ctx, seconds);
+}
+
+
+static void
+ngx_http_iap_guard_breaker_cleanup(void *data)
+{
+    ngx_http_request_t *r = data;
+
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx != NULL && ctx->call.open) {
+        ngx_http_iap_guard_outcome_end(r, ctx);
+    }
+}
+
+
+/* calls are queued in the order in which they become slow; other limits
+   than those of the first may have come since, which is soon over */
+
+static void
+ngx_http_iap_guard_breaker_watch(ngx_http_iap_guard_breaker_t *breaker,
+    ngx_http_iap_guard_upstream_call_t *call)
+{
+    ngx_msec_t  slow;
+
+    slow = (ngx_msec_t) (breaker->ref.conf.slow / IAP_TICKS_PER_MS);
+
+    if (slow == 0) {
+        return;
+    }
+
+    call->queued = 1;
+    ngx_queue_insert_tail(&breaker->calls, &call->queue);
+
+    if (!breaker->timer.timer_set) {
+        ngx_add_timer(&breaker->timer, slow);
+    }
+}
+
+
+void
+ngx_http_iap_guard_breaker_unwatch(ngx_http_iap_guard_upstream_call_t *call)
+{
+    if (call->queued) {
+        call->queued = 0;
+        ngx_queue_remove(&call->queue);
+    }
+}
+
+
+/* a call that hangs is slow before it ends, which may be never */
+
+static void
+ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
+{
+    ngx_msec_t                           slow;
+    ngx_msec_int_t                       left;
+    ngx_http_iap_guard_breaker_t        *breaker;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    breaker = ev->data;
+    slow = (ngx_msec_t) (breaker->ref.conf.slow / IAP_TICKS_PER_MS);
+
+    while (!ngx_queue_empty(&breaker->calls)) {
+        call = ngx_queue_data(ngx_queue_head(&breaker->calls),
+                              ngx_http_iap_guard_upstream_call_t, queue);
+
+        left = (ngx_msec_int_t) (call->admitted + slow - ngx_current_msec);
+
+        if (left > 0) {
+            ngx_add_timer(ev, (ngx_msec_t) left);
+            return;
+        }
+
+        ngx_http_iap_guard_breaker_unwatch(call);
+        call->slow = 1;
+
+        ngx_iap_breaker_slow(&breaker->ref, &call->permit, ev->log);
+    }
+}

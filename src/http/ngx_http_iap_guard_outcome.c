@@ -1,0 +1,496 @@
+/*
+ * What became of a call to the upstream: once per client request, whatever
+ * nginx tried underneath.
+ *
+ * nginx keeps a state of each try in r->upstream_states; those that came after
+ * the permit, up to the next internal redirect, are this call's, and the last
+ * of them tells how it ended.  The answer's body passes through a filter, and
+ * is looked at, unless something else is sent in its place.
+ */
+
+#include "ngx_http_iap_guard_breaker.h"
+
+
+/* bytes of a body that are looked at; a longer one is judged by its status */
+#define NGX_HTTP_IAP_GUARD_BODY_MAX  (1024 * 1024)
+
+
+/* what the classifier's rules are given to look values up in */
+
+typedef struct {
+    iap_json_t                        *json;
+    ngx_http_iap_guard_classifier_t   *classifier;
+} ngx_http_iap_guard_values_t;
+
+
+static void ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_outcome_time(
+    ngx_http_iap_guard_upstream_call_t *call);
+static ngx_http_upstream_state_t *ngx_http_iap_guard_outcome_state(
+    ngx_http_request_t *r, ngx_http_iap_guard_upstream_call_t *call);
+static iap_transport_e ngx_http_iap_guard_outcome_transport(
+    ngx_http_request_t *r, ngx_http_upstream_state_t *state);
+static ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call,
+    ngx_http_upstream_state_t *state);
+static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
+    iap_body_e body);
+static void ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+static iap_ticks_t ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
+    ngx_http_iap_guard_breaker_t *breaker);
+static void ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
+    iap_value_t *value);
+
+
+/* from the header filter: the first header that goes to the client */
+
+void
+ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_upstream_state_t           *state;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+
+    if (!call->open || call->watching) {
+        return;
+    }
+
+    state = ngx_http_iap_guard_outcome_state(r, call);
+
+    if (state == NULL || !ngx_http_iap_guard_outcome_is_sent(r, call, state))
+    {
+        ngx_http_iap_guard_outcome_end(r, ctx);
+        return;
+    }
+
+    ngx_http_iap_guard_outcome_time(call);
+
+    if (r->header_only
+        || r->headers_out.status == NGX_HTTP_NO_CONTENT
+        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED)
+    {
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          r->header_only ? IAP_BODY_UNREAD
+                                                         : IAP_BODY_NONE);
+        return;
+    }
+
+    if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS) {
+
+        /* what follows is no answer, and may go on for hours */
+
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
+        return;
+    }
+
+    ngx_http_iap_guard_outcome_watch(r, ctx);
+}
+
+
+/* from here on the call ends when its body does */
+
+static void
+ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_classifier_t     *classifier;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+    classifier = call->breaker->classifier;
+
+    call->watching = 1;
+    call->json = NULL;
+    call->body = IAP_BODY_NONE;
+    call->length = 0;
+
+    if (!classifier->body) {
+        return;
+    }
+
+    if (r->headers_out.content_encoding != NULL
+        && r->headers_out.content_encoding->value.len != 0)
+    {
+        call->body = IAP_BODY_UNREAD;
+        return;
+    }
+
+    call->json = ngx_palloc(r->pool, sizeof(iap_json_t));
+
+    if (call->json == NULL) {
+        call->body = IAP_BODY_UNREAD;
+        return;
+    }
+
+    iap_json_init(call->json, classifier->paths, classifier->npaths);
+
+    r->filter_need_in_memory = 1;
+}
+
+
+/* from the body filter */
+
+void
+ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_buf_t                           *b;
+    iap_view_t                           bytes;
+    ngx_uint_t                           last;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+    last = 0;
+
+    for ( /* void */ ; in != NULL; in = in->next) {
+        b = in->buf;
+
+        if (b->last_buf) {
+            last = 1;
+        }
+
+        if (ngx_buf_special(b)) {
+            continue;
+        }
+
+        call->length += ngx_buf_size(b);
+
+        if (call->json == NULL) {
+            continue;
+        }
+
+        if (!ngx_buf_in_memory(b)
+            || call->length > NGX_HTTP_IAP_GUARD_BODY_MAX)
+        {
+            call->json = NULL;
+            call->body = IAP_BODY_UNREAD;
+            continue;
+        }
+
+        bytes.data = b->pos;
+        bytes.len = b->last - b->pos;
+
+        (void) iap_json_scan(call->json, bytes);
+    }
+
+    if (last) {
+        ngx_http_iap_guard_outcome_done(r, ctx);
+    }
+}
+
+
+/* the body has ended */
+
+static void
+ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+
+    if (call->json != NULL && call->length != 0) {
+        call->body = iap_json_end(call->json) == IAP_JSON_DONE
+                     ? IAP_BODY_JSON : IAP_BODY_NOT_JSON;
+
+    } else if (!call->breaker->classifier->body && call->length != 0) {
+        call->body = IAP_BODY_UNREAD;
+    }
+
+    ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK, call->body);
+}
+
+
+/*
+ * The request has ended, or goes elsewhere: what is known has to do.  For the
+ * filters, too, where something else than the upstream's answer is sent.
+ */
+
+void
+ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    iap_transport_e                      transport;
+    ngx_http_upstream_state_t           *state;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+
+    if (!call->open) {
+        return;
+    }
+
+    if (call->watching) {
+
+        /* its header has come, and its last byte has not */
+
+        ngx_http_iap_guard_outcome_settle(r, ctx,
+                                          r->connection->error
+                                          ? IAP_TRANSPORT_LEFT
+                                          : IAP_TRANSPORT_CUT,
+                                          IAP_BODY_UNREAD);
+        return;
+    }
+
+    ngx_http_iap_guard_outcome_time(call);
+
+    state = ngx_http_iap_guard_outcome_state(r, call);
+
+    if (state == NULL
+        && (r->upstream == NULL || r->upstream->headers_in.status_n != 0
+            || r->headers_out.status != NGX_HTTP_BAD_GATEWAY))
+    {
+        /* a cached answer, or there is no upstream: nobody was called */
+
+        ngx_http_iap_guard_outcome_none(r, ctx);
+        return;
+    }
+
+    transport = ngx_http_iap_guard_outcome_transport(r, state);
+
+    ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
+}
+
+
+/* until its header came, or it ended, a call hung */
+
+static void
+ngx_http_iap_guard_outcome_time(ngx_http_iap_guard_upstream_call_t *call)
+{
+    ngx_msec_t      slow;
+    ngx_msec_int_t  passed;
+
+    ngx_http_iap_guard_breaker_unwatch(call);
+
+    slow = (ngx_msec_t) (call->breaker->ref.conf.slow / IAP_TICKS_PER_MS);
+    passed = (ngx_msec_int_t) (ngx_current_msec - call->admitted);
+
+    if (slow != 0 && passed > (ngx_msec_int_t) slow) {
+        call->slow = 1;
+    }
+}
+
+
+/* the call's last try; NULL: there was none.  Before the tries of a request
+   that was redirected internally stands an empty state. */
+
+static ngx_http_upstream_state_t *
+ngx_http_iap_guard_outcome_state(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call)
+{
+    ngx_uint_t                  i;
+    ngx_http_upstream_state_t  *state, *last;
+
+    if (r->upstream_states == NULL) {
+        return NULL;
+    }
+
+    state = r->upstream_states->elts;
+    last = NULL;
+
+    for (i = call->states; i < r->upstream_states->nelts; i++) {
+
+        if (state[i].peer == NULL && state[i].status == 0
+            && state[i].connect_time == 0 && state[i].header_time == 0)
+        {
+            if (last != NULL) {
+                break;
+            }
+
+            continue;
+        }
+
+        last = &state[i];
+    }
+
+    return last;
+}
+
+
+static iap_transport_e
+ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state)
+{
+    if (state == NULL) {
+        /* its name is not known, say */
+        return IAP_TRANSPORT_LOCAL;
+    }
+
+    if (state->header_time != (ngx_msec_t) -1) {
+        return IAP_TRANSPORT_OK;
+    }
+
+    if (state->status == NGX_HTTP_GATEWAY_TIME_OUT) {
+        return IAP_TRANSPORT_TIMEOUT;
+    }
+
+    if (state->status == 0) {
+
+        /* nginx gave up before the upstream did: for the client, or for want
+           of a socket, say */
+
+        return r->headers_out.status >= NGX_HTTP_INTERNAL_SERVER_ERROR
+               ? IAP_TRANSPORT_LOCAL : IAP_TRANSPORT_LEFT;
+    }
+
+    return state->connect_time == (ngx_msec_t) -1 ? IAP_TRANSPORT_CONNECT
+                                                  : IAP_TRANSPORT_RESET;
+}
+
+
+/* whether the header that is about to be sent is that of this try's answer */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call,
+    ngx_http_upstream_state_t *state)
+{
+    return r->upstream != NULL
+           && r->uri_changes == call->redirects
+           && state->header_time != (ngx_msec_t) -1
+           && r->upstream->headers_in.status_n == state->status
+           && r->headers_out.status == state->status;
+}
+
+
+static void
+ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
+    iap_body_e body)
+{
+    iap_ticks_t                          hold;
+    iap_answer_t                         answer;
+    iap_verdict_of_t                     verdict;
+    ngx_iap_outcome_e                    outcome;
+    ngx_http_upstream_state_t           *state;
+    ngx_http_iap_guard_values_t          values;
+    ngx_http_iap_guard_classifier_t     *classifier;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+    classifier = call->breaker->classifier;
+    state = ngx_http_iap_guard_outcome_state(r, call);
+
+    values.json = call->json;
+    values.classifier = classifier;
+
+    answer.transport = transport;
+    answer.status = state ? (unsigned) state->status : 0;
+    answer.body = body;
+    answer.value = ngx_http_iap_guard_outcome_value;
+    answer.json = &values;
+
+    iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
+                 &answer, &verdict);
+
+    outcome = transport == IAP_TRANSPORT_LOCAL ? NGX_IAP_OUTCOME_LOCAL
+                                               : (ngx_iap_outcome_e)
+                                                 verdict.class;
+
+    hold = verdict.effect == IAP_EFFECT_HOLD
+           ? ngx_http_iap_guard_outcome_hold(r, call->breaker) : 0;
+
+    call->open = 0;
+    call->watching = 0;
+
+    ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
+                        verdict.effect, call->slow, hold, verdict.rule,
+                        ngx_cycle->log);
+}
+
+
+static void
+ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    iap_view_t                           no_rule = { NULL, 0 };
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    call = &ctx->call;
+    call->open = 0;
+
+    ngx_iap_breaker_end(&call->breaker->ref, &call->permit,
+                        NGX_IAP_OUTCOME_NEUTRAL, IAP_EFFECT_NONE, 0, 0,
+                        no_rule, ngx_cycle->log);
+}
+
+
+/* as long as the upstream asks for; where it does not say, for the open time */
+
+static iap_ticks_t
+ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
+    ngx_http_iap_guard_breaker_t *breaker)
+{
+    iap_view_t        value;
+    ngx_uint_t        i;
+    iap_ticks_t       hold;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    static const char  name[] = "Retry-After";
+
+    if (r->upstream == NULL) {
+        return breaker->ref.conf.open;
+    }
+
+    for (part = &r->upstream->headers_in.headers.part;
+         part != NULL;
+         part = part->next)
+    {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (h[i].hash == 0
+                || h[i].key.len != sizeof(name) - 1
+                || ngx_strncasecmp(h[i].key.data, (u_char *) name,
+                                   sizeof(name) - 1)
+                   != 0)
+            {
+                continue;
+            }
+
+            value.data = h[i].value.data;
+            value.len = h[i].value.len;
+
+            if (iap_retry_after(value, (uint64_t) ngx_time(), &hold)) {
+                return hold;
+            }
+        }
+    }
+
+    return breaker->ref.conf.open;
+}
+
+
+static void
+ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
+    iap_value_t *value)
+{
+    ngx_http_iap_guard_values_t *values = data;
+
+    unsigned                          i;
+    ngx_http_iap_guard_classifier_t  *classifier;
+
+    classifier = values->classifier;
+
+    for (i = 0; values->json != NULL && i < classifier->npaths; i++) {
+
+        if (classifier->paths[i].len == path.len
+            && ngx_memcmp(classifier->paths[i].data, path.data, path.len) == 0)
+        {
+            iap_json_value(values->json, i, value);
+            return;
+        }
+    }
+
+    ngx_memzero(value, sizeof(iap_value_t));
+}

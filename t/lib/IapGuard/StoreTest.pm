@@ -1,0 +1,125 @@
+package IapGuard::StoreTest;
+
+# What the tests of a guard with a store are made of: a redis-server and a
+# nginx of their own.
+#
+#     my $redis = redis();
+#     my $nginx = site($redis, 'timeout=5s', server => 'location /t { ... }');
+#
+#     statuses($nginx, '/t?u=a', 3)     "200 200 429"
+#     verdicts($nginx, '/t?u=a', 3)     "passed passed limited:user"
+#     verdict($nginx, '/t?u=a')         "passed//redis": verdict, layer, store
+#     scripts($redis)                   how many script calls it has had
+#     ends_well($nginx)
+#
+# The site's answers have the headers X-Verdict, X-Layer and X-Store.  The
+# second argument is the rest of "iap_guard_redis" or, if it begins with a
+# URL, all of it.  Besides the options of IapGuard::Nginx there is `zone`, its
+# size.
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use Test::More;
+
+use IapGuard::Nginx;
+use IapGuard::RedisServer;
+
+our @EXPORT = qw(redis site statuses verdicts verdict scripts keys_of down
+                 ends_well);
+
+
+sub redis { return IapGuard::RedisServer->new(@_) }
+
+
+sub site {
+    my ($redis, $words, %options) = @_;
+    my $http = delete $options{http} // '';
+    my $zone = delete $options{zone} // '1m';
+
+    $words = "redis://$words" if $words =~ /^[\w.]+:\d/;
+    $words = 'redis://' . $redis->node . " $words"
+        if $words !~ m{^(?:rediss?://|unix:)};
+
+    return IapGuard::Nginx->new(
+        IapGuard::Nginx->options, level => 'info', %options,
+        http => "iap_guard_zone iap $zone;\n"
+              . "iap_guard_redis $words;\n"
+              . "add_header X-Verdict \$iap_guard_verdict always;\n"
+              . "add_header X-Layer \$iap_guard_layer always;\n"
+              . "add_header X-Store \$iap_guard_store always;\n"
+              . $http)->start;
+}
+
+
+sub statuses {
+    my ($nginx, $path, $n) = @_;
+
+    return join ' ', map { my $answer = $nginx->get($path);
+                           $answer->{status} // $answer->{error} } 1 .. $n;
+}
+
+
+sub verdicts {
+    my ($nginx, $path, $n) = @_;
+
+    return join ' ', map {
+        my $headers = $nginx->get($path)->{headers};
+        my $layer = $headers->{'x-layer'};
+        ($headers->{'x-verdict'} // 'none') . (defined $layer ? ":$layer" : '')
+    } 1 .. $n;
+}
+
+
+sub verdict {
+    my ($nginx, $path) = @_;
+    my $headers = $nginx->get($path)->{headers};
+
+    return join '/', map { $headers->{"x-$_"} // '' } qw(verdict layer store);
+}
+
+
+sub scripts {
+    my ($redis) = @_;
+    my $stats = $redis->cli('INFO', 'commandstats');
+    my $calls = 0;
+
+    $calls += $1 while $stats =~ /^cmdstat_eval(?:sha)?:calls=(\d+)/mg;
+
+    return $calls;
+}
+
+
+# the names of all keys of a database, in order
+
+sub keys_of {
+    my ($redis, $db) = @_;
+
+    return join ' ', sort split /\n/,
+        $redis->cli('-n', $db // 0, 'KEYS', '*');
+}
+
+
+# whether nginx says, in time, that the store is down (1) or up (0)
+
+sub down {
+    my ($nginx, $down) = @_;
+
+    return IapGuard::Nginx->wait_for(10, sub {
+        $nginx->metrics->{iap_guard_store_up} == !$down });
+}
+
+
+sub ends_well {
+    my ($nginx, @expected) = @_;
+
+    is join('', $nginx->complaints(@expected)), '', 'no complaints';
+    $nginx->stop;
+    is join('', $nginx->complaints(@expected)), '', 'nor at the end';
+
+    return;
+}
+
+
+1;
