@@ -21,8 +21,13 @@
  * changes at most, the oldest lost first, and is written when the store is
  * back.  A ban is written with the time that is left of it in the zone by
  * then, and not at all if it is over or lifted.  What waits in a worker that
- * ends is lost.  What may have been written although the answer did not come
- * has a number by which it is found, so that it is not written twice.
+ * ends is lost.
+ *
+ * What may have been written although the answer did not come has a number by
+ * which it is found, so that it is not written twice: that could undo what
+ * another machine has changed since.  (A server that hangs may carry out the
+ * second call before the first, if they came over two connections.  Then it
+ * is written twice.)
  */
 
 #ifndef NGX_IAP_BAN_LOG_H

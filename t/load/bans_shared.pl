@@ -45,6 +45,7 @@ readings();
 reloaded();
 killed_workers();
 store_away();
+answer_too_late();
 store_hangs();
 flushed();
 another_type();
@@ -522,6 +523,29 @@ sub store_away {
         my @lines = $nginx->log_lines(qr/\[error\].* (?:redis|log of bans)/);
         cmp_ok scalar(@lines), '<=', 2, 'away and back: said once each';
     }
+
+    clear();
+
+    return;
+}
+
+
+# What was carried out although nobody waited for the answer any more is not
+# done twice.
+
+sub answer_too_late {
+    sleep 1;
+    $redis->freeze;
+    $one->ban('verify', 'user', 'late', 600);
+    sleep 0.9;
+    $redis->thaw;
+
+    in_time('late: banned', sub { left($two, 'late') }, BACK);
+    sleep 2;
+
+    my $entries = $redis->command('XRANGE', LOG, '-', '+');
+    is scalar(grep { grep { $_ eq 'late' } @{ $_->[1] } } @$entries), 1,
+        'late: written once';
 
     clear();
 
