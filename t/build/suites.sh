@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl redis plain store asan hup http2 load"
+ALL_SUITES="unit lint perl redis plain store asan hup http2 load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -81,7 +81,7 @@ prepare() {
     case $suite in
         unit)
             locked build_unit "$@" ;;
-        asan)
+        asan | ends)
             locked build_asan ;;
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
@@ -258,6 +258,21 @@ suite_load() {
 }
 
 
+# What ends while the store is asked, once more with AddressSanitizer
+
+suite_ends() {
+    local rc=0
+
+    use_asan
+    rm -f "$ASAN_REPORTS"/*
+    nginx_in_environment
+    run_suite ends --comments --exec "perl -It/lib" "$@" || rc=1
+    no_asan_reports ends || rc=1
+
+    return $rc
+}
+
+
 use_installed() {
     NGINX=$(command -v nginx)
     MODULE=$BUILD/$MODULE_SO
@@ -290,6 +305,7 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
+            ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
