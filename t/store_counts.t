@@ -257,6 +257,28 @@ subtest 'status and metrics' => sub {
 };
 
 
+subtest 'the servers that are named' => sub {
+    my %named = (
+        'redis://127.0.0.1:1'                        => '127.0.0.1:1',
+        'redis://a:of-no-use@[::1]:2/3'              => '[::1]:2',
+        'unix:/none/redis.sock:3'                    => 'unix:/none/redis.sock',
+        'redis://127.0.0.1:1 mode=proxy'             => '127.0.0.1:1',
+        'redis://127.0.0.1 redis://127.0.0.1:1 mode=sentinel master=m'
+            => '127.0.0.1:26379 127.0.0.1:1',
+        'redis://127.0.0.1:1 redis://127.0.0.1:2 mode=cluster'
+            => '127.0.0.1:1 127.0.0.1:2');
+
+    foreach my $words (sort keys %named) {
+        my $nginx = site($redis, $words);
+        my $store = $nginx->api_json('GET', 'status')->{store};
+
+        is join(' ', @{ $store->{servers} }), $named{$words}, $words;
+        is $store->{mode}, $words =~ /mode=(\w+)/ ? $1 : 'single', 'and how';
+        ends_well($nginx);
+    }
+};
+
+
 subtest 'no directive, no store' => sub {
     my $nginx = IapGuard::Nginx->new(IapGuard::Nginx->options,
         http => 'iap_guard_zone iap 1m;', server => '

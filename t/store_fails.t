@@ -237,11 +237,15 @@ subtest 'a key of another type: its layer alone is broken' => sub {
             iap_guard_user $arg_u capacity=2 rate=1r/h;
             iap_guard_device $arg_d capacity=1 rate=1r/h on_error=reject;
             empty_gif; }
+        location /behind { iap_guard b;
+            iap_guard_user $arg_u capacity=1 rate=1r/h on_error=reject;
+            iap_guard_device $arg_d capacity=1 rate=1r/h dry_run=on;
+            empty_gif; }
         location /segment { iap_guard s; iap_guard_user $arg_u;
             iap_guard_segment users=1 window=1h;
             iap_guard_global rate=10r/h window=1h; empty_gif; }');
 
-    $redis->cli('SADD', "iap:$_:user:bad", 'x') foreach qw(g p r a);
+    $redis->cli('SADD', "iap:$_:user:bad", 'x') foreach qw(g p r a b);
     $redis->cli('SET', 'iap:s:segment/32/12000000000:127.0.0.1/32', 'x');
 
     is verdict($nginx, '/local?u=bad&d=1'), 'passed//fallback', 'local';
@@ -280,6 +284,12 @@ subtest 'a key of another type: its layer alone is broken' => sub {
         'reject behind local';
     is verdict($nginx, '/after?u=bad&d=3'), 'passed//fallback',
         'the zone has charged the user for neither';
+
+    is verdict($nginx, '/behind?u=good&d=1'), 'passed//redis', 'a device';
+    is verdict($nginx, '/behind?u=bad&d=1'), 'unavailable/user/fallback',
+        'that would refuse behind what does';
+    is $nginx->api_json('GET', 'guards/b')->{dry_run_rejections}{device}, 0,
+        'has not been looked at';
 
     is verdict($nginx, '/segment?u=a'), 'passed//fallback', 'a segment';
     is verdict($nginx, '/segment?u=b'), 'limited/segment/fallback',

@@ -60,9 +60,9 @@ void iap_addr_mask(iap_addr_t *addr, unsigned bits);
 bool iap_addr_parse_prefix(iap_view_t text, iap_addr_t *addr, unsigned *bits);
 
 /*
- * Writes the canonical text (RFC 5952) of a prefix, with "/bits"; or of a
- * bare address if bits is IAP_ADDR_WHOLE.  Returns its length, at most
- * IAP_ADDR_TEXT_MAX; no final zero.
+ * Writes the canonical text (RFC 5952) of the prefix that the address is in,
+ * with "/bits"; or of a bare address if bits is IAP_ADDR_WHOLE.  Returns its
+ * length, at most IAP_ADDR_TEXT_MAX; no final zero.
  */
 
 #define IAP_ADDR_WHOLE  255

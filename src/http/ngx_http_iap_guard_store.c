@@ -214,15 +214,11 @@ static void
 ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
     const iap_addr_t *addr, iap_key_t *text)
 {
-    unsigned    bits;
-    iap_addr_t  prefix;
+    unsigned  bits;
 
     bits = addr->family == IAP_ADDR_V4 ? layer->ipv4 : layer->ipv6;
 
-    prefix = *addr;
-    iap_addr_mask(&prefix, bits);
-
-    text->len = (uint8_t) iap_addr_text(&prefix, bits, text->data);
+    text->len = (uint8_t) iap_addr_text(addr, bits, text->data);
 }
 
 
