@@ -69,9 +69,14 @@ subtest 'it is not there, comes, goes, and comes back' => sub {
     is verdict($nginx, '/t?u=b'), 'limited/user/redis', 'still denied';
     is verdict($nginx, '/t?u=c'), 'passed//fallback', 'another is not';
 
+    # too short a time for it to be called down
+
+    my $n = 0;
     $own->start;
-    ok down($nginx, 0), 'up again';
-    is verdict($nginx, '/t?u=d'), 'passed//redis', 'and asked';
+    ok(IapGuard::Nginx->wait_for(10, sub {
+        $n++;
+        return verdict($nginx, "/t?u=d$n") eq 'passed//redis' }),
+        'until it is there again');
 
     ends_well($nginx);
 };

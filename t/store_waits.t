@@ -27,7 +27,7 @@ my $guarded = '
 
 my @methods = grep {
     IapGuard::Nginx->new(IapGuard::Nginx->options, events => "use $_;",
-                         http => 'iap_guard_zone iap 1m;')->accepts
+                         connections => 512, http => 'iap_guard_zone iap 1m;')->accepts
 } qw(epoll poll select);
 
 cmp_ok scalar @methods, '>', 0, "methods: @methods";

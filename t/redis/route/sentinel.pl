@@ -252,6 +252,7 @@ test sentinel_doubt => sub {
     # nobody asks any decision of a master that is down, and still
 
     is {$nginx->nodes}->{down}, 1, 'the master is down';
+    diag $nginx->log_lines(qr/./) unless {$nginx->nodes}->{down};
     sleep 1;
     $masters[0]->behave('*', raw => $ADMITTED);
     $sentinels[0]->behave($ASK, master_is($masters[0]->node));
