@@ -11,6 +11,10 @@
 #include "iap_json_private.h"
 
 
+_Static_assert(IAP_JSON_PATHS_MAX <= 32, "a set of paths is that many bits");
+_Static_assert(IAP_JSON_NAME_MAX <= IAP_JSON_TEXT_MAX, "names are kept whole");
+
+
 /* digits of an index, so that it fits into 64 bits */
 #define IAP_JSON_DIGITS  18
 
@@ -289,12 +293,12 @@ iap_json_integer(iap_view_t text, int64_t *number)
     int64_t   n;
     unsigned  digit;
 
-    negative = text.len > 0 && text.data[0] == '-';
-    n = 0;
-
     if (text.len == 0) {
         return false;
     }
+
+    negative = text.data[0] == '-';
+    n = 0;
 
     /* downwards, for there is one more negative number */
 
