@@ -12,6 +12,7 @@
 
 
 _Static_assert(IAP_JSON_PATHS_MAX <= 32, "a set of paths is that many bits");
+_Static_assert(IAP_JSON_NAME_MAX <= IAP_JSON_TEXT_MAX, "names are kept whole");
 
 
 /* digits of an index, so that it fits into 64 bits */

@@ -251,6 +251,9 @@ ut_long(void)
              "other()");
     ut_found("{\"a\":\"" UT_A128 UT_A128 UT_A128 "\",\"a\":7}", "a", "7");
 
+    ut_found("{\"b\":1,\"a\":\"" UT_A128 UT_A128 "a\",\"c\":2}", "c a b",
+             "2 long 1");
+
     /* a character is kept whole or not at all: nothing is kept of a string
        that is too long, even where a shorter piece would fit */
 
