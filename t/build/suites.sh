@@ -184,7 +184,7 @@ suite_plain() {
 }
 
 
-# Layers and access again, counted in Redis: the answers are the same
+# Layers, access and bans again, counted in Redis: the answers are the same
 
 suite_store() {
     use_installed
@@ -315,7 +315,7 @@ files_of() {
             perl:t/*/*.t)           echo "$file" ;;
             *:t/*/*.t)              ;;
             store:t/layer_zone_full.t) ;;
-            store:t/layer_*.t | store:t/access_*.t)
+            store:t/layer_*.t | store:t/access_*.t | store:t/api_bans.t)
                                     echo "$file" ;;
             plain:t/*.t | static:t/*.t | asan:t/*.t | hup:t/*.t | http2:t/*.t)
                                     echo "$file" ;;
