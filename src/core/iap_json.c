@@ -204,6 +204,8 @@ iap_json_quoted(iap_json_t *json, const uint8_t *p, const uint8_t *last)
     json->state = IAP_JSON_COLON;
 
     if (json->watched != 0) {
+        json->on = 0;
+        json->here = 0;
         iap_json_path_name(json);
     }
 

@@ -90,8 +90,6 @@ iap_json_path_name(iap_json_t *json)
     level = &json->levels[json->depth - 1];
 
     json->keep = IAP_JSON_KEPT_NONE;
-    json->on = 0;
-    json->here = 0;
 
     /* one that is too long is longer than any part */
 
@@ -120,9 +118,6 @@ iap_json_path_element(iap_json_t *json)
     iap_json_level_t  *level;
 
     level = &json->levels[json->depth - 1];
-
-    json->on = 0;
-    json->here = 0;
 
     iap_json_each(i, rest, json->watched) {
         part.data = json->paths[i].data + level->at[i];
