@@ -223,6 +223,9 @@ my $hash = "~" . Digest::SHA::sha256_base64($long) =~ tr{+/}{-_}r;
 
 
 === TEST 10: filters: each alone, and all together
+With a log of bans a lift may pass once more over what was banned right after
+it, until the next reading.
+--- no_redis
 --- request eval
 my @all = (main::ban("segment", "10.0.0.0/24"), main::ban("segment", "10.0.1.0/24"),
     main::ban("user", "mallory"), main::ban("device", "mallory"),
