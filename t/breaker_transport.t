@@ -286,6 +286,7 @@ GET /u
 --- config
     location = /t {
         iap_guard_breaker b;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
@@ -300,6 +301,7 @@ GET /t
         iap_guard_breaker b;
         proxy_ssl_verify on;
         proxy_ssl_trusted_certificate /etc/ssl/certs/ca-certificates.crt;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
@@ -317,6 +319,7 @@ GET /t
         proxy_ssl_verify on;
         proxy_ssl_trusted_certificate $TEST_NGINX_TLS/cert;
         proxy_ssl_name other.example;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
