@@ -330,6 +330,7 @@ GET /t
 
 
 === TEST 14: a body that ends early
+--- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
 --- request
@@ -340,6 +341,7 @@ GET /api/breakers/b
 
 
 === TEST 15: a body that ends early, not buffered
+--- no_http2
 --- buffering: off
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
@@ -351,6 +353,7 @@ GET /api/breakers/b
 
 
 === TEST 16: chunks that end early, though the JSON in them is whole
+--- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
 --- request
@@ -361,6 +364,7 @@ GET /api/breakers/b
 
 
 === TEST 17: chunks that end early, not buffered
+--- no_http2
 --- buffering: off
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
@@ -371,6 +375,7 @@ GET /api/breakers/b
 
 
 === TEST 18: a body that ends early, judged as HTTP
+--- no_http2
 --- init
 main::raw_get("/c/$_") foreach qw(length chunks cut_500);
 --- request
