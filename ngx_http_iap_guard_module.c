@@ -193,6 +193,14 @@ ngx_http_iap_guard_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (ngx_http_iap_guard_add_handler(cf, NGX_HTTP_PREACCESS_PHASE,
+                                      ngx_http_iap_guard_breaker_leave_handler,
+                                      0)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return ngx_http_iap_guard_filter_init(cf);
 }
 

@@ -289,3 +289,60 @@ sub { main::promtool($_[0]) . main::series($_[0]) }
 # those of the two small ones apart; and kinds of two
 my $guard = 10 + 2 + 5;
 40 * ($guard + 2 * 26) + ($guard + 2 * 6) + ($guard + 2 * 3) + 2 * 5
+
+
+
+=== TEST 11: breakers: their states, changes and calls
+--- http_config
+    iap_guard_breaker first min=2 open=1h;
+    iap_guard_breaker second min=1 open=1h inflight=1;
+--- config
+location /first/ {
+    iap_guard_breaker first;
+    proxy_pass http://127.0.0.1:$TEST_NGINX_SERVER_PORT/;
+}
+location /good { return 200; }
+location /bad { return 500; }
+location /business { return 404; }
+--- no_http2
+--- request eval
+["GET /first/good", "GET /first/business", "GET /first/bad", "GET /first/bad",
+ "GET /first/good", "GET /api/metrics",
+ 'PUT /api/breakers/first
+{"mode":"forced-closed"}', 'PUT /api/breakers/second
+{"mode":"forced-open"}', "GET /api/metrics"]
+--- more_headers
+Authorization: Bearer open-sesame
+--- error_code eval
+[200, 404, 500, 500, 503, 200, 200, 200, 200]
+--- response_body_filters eval
+sub { $_[0] =~ /^# HELP/ ? main::counted($_[0]) . main::promtool($_[0]) : "" }
+--- response_body eval
+[("") x 5, 'iap_guard_breaker_state{breaker="first"} 2
+iap_guard_breaker_transitions_total{breaker="first",to="open"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="success"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="final"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="retry"} 2
+iap_guard_breaker_calls_total{breaker="first",outcome="cut"} 1
+', "", "", 'iap_guard_breaker_state{breaker="second"} 2
+iap_guard_breaker_transitions_total{breaker="first",to="open"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="success"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="final"} 1
+iap_guard_breaker_calls_total{breaker="first",outcome="retry"} 2
+iap_guard_breaker_calls_total{breaker="first",outcome="cut"} 1
+']
+
+
+
+=== TEST 12: three metrics of each breaker, and none without one
+--- http_config eval
+CORE::join "", map { "iap_guard_breaker " . CORE::sprintf("%064d", $_) . ";" } 1 .. 9
+--- request
+GET /api/metrics
+--- response_body_filters eval
+sub {
+    return main::promtool($_[0])
+        . CORE::scalar(grep { /^iap_guard_breaker_/ } main::series($_[0]));
+}
+--- response_body eval
+9 * (1 + 3 + 10)

@@ -171,7 +171,7 @@ static const iap_rule_t  iap_preset_http[] = {
     IAP_HOLD("http:429"),
     IAP_FAILURE("http:5xx"),
     IAP_FAILURE("cut"),
-    IAP_SUCCESS("http:304"),
+    IAP_SUCCESS("http:101|304"),
     IAP_CONFIG("http:401|403|407"),
     IAP_RULE("http:408|425", RETRY, ALIVE, 0, DEAD, false),
     IAP_DEAD("http:3xx|4xx"),

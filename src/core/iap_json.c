@@ -138,9 +138,7 @@ iap_json_scan(iap_json_t *json, iap_view_t bytes)
 iap_json_e
 iap_json_end(iap_json_t *json)
 {
-    if (json->state == IAP_JSON_NUMBER && json->depth == 0
-        && json->inner >= IAP_JSON_ZERO)
-    {
+    if (json->state == IAP_JSON_NUMBER && json->inner >= IAP_JSON_ZERO) {
         iap_json_ended(json, IAP_VALUE_NUMBER);
     }
 
@@ -206,6 +204,8 @@ iap_json_quoted(iap_json_t *json, const uint8_t *p, const uint8_t *last)
     json->state = IAP_JSON_COLON;
 
     if (json->watched != 0) {
+        json->on = 0;
+        json->here = 0;
         iap_json_path_name(json);
     }
 
@@ -364,12 +364,13 @@ iap_json_close(iap_json_t *json, uint8_t byte)
     }
 
     json->depth--;
-    json->watched = 0;
 
     if (json->depth == 0) {
         json->state = IAP_JSON_END;
         return true;
     }
+
+    /* deeper, there never is any */
 
     if (json->depth <= IAP_JSON_PARTS_MAX) {
         json->watched = json->levels[json->depth - 1].paths;

@@ -11,6 +11,10 @@
 #include "iap_json_private.h"
 
 
+_Static_assert(IAP_JSON_PATHS_MAX <= 32, "a set of paths is that many bits");
+_Static_assert(IAP_JSON_NAME_MAX <= IAP_JSON_TEXT_MAX, "names are kept whole");
+
+
 /* digits of an index, so that it fits into 64 bits */
 #define IAP_JSON_DIGITS  18
 
@@ -86,8 +90,6 @@ iap_json_path_name(iap_json_t *json)
     level = &json->levels[json->depth - 1];
 
     json->keep = IAP_JSON_KEPT_NONE;
-    json->on = 0;
-    json->here = 0;
 
     /* one that is too long is longer than any part */
 
@@ -116,9 +118,6 @@ iap_json_path_element(iap_json_t *json)
     iap_json_level_t  *level;
 
     level = &json->levels[json->depth - 1];
-
-    json->on = 0;
-    json->here = 0;
 
     iap_json_each(i, rest, json->watched) {
         part.data = json->paths[i].data + level->at[i];
@@ -289,12 +288,12 @@ iap_json_integer(iap_view_t text, int64_t *number)
     int64_t   n;
     unsigned  digit;
 
-    negative = text.len > 0 && text.data[0] == '-';
-    n = 0;
-
     if (text.len == 0) {
         return false;
     }
+
+    negative = text.data[0] == '-';
+    n = 0;
 
     /* downwards, for there is one more negative number */
 

@@ -42,8 +42,8 @@ void iap_json_path_init(iap_json_t *json);
 
 /*
  * Which paths lead to a value is found out before it, from the name of the
- * member or the number of the element; see on and here.  Not called while
- * nothing is watched.
+ * member or the number of the element: added to json->on and json->here, which
+ * are empty.  Not called while nothing is watched.
  */
 
 void iap_json_path_name(iap_json_t *json);

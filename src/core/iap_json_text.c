@@ -72,19 +72,16 @@ iap_json_string(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 void
 iap_json_keep(iap_json_t *json, const uint8_t *bytes, size_t len)
 {
-    size_t            room;
     iap_json_kept_t  *kept;
 
     kept = &json->kept[json->keep];
-    room = json->keep == IAP_JSON_KEPT_NAME ? IAP_JSON_NAME_MAX
-                                            : IAP_JSON_TEXT_MAX;
 
-    if (kept->len > room) {
+    if (kept->len > IAP_JSON_TEXT_MAX) {
         return;
     }
 
-    if (len > room - kept->len) {
-        kept->len = (uint16_t) (room + 1);
+    if (len > (size_t) (IAP_JSON_TEXT_MAX - kept->len)) {
+        kept->len = IAP_JSON_TEXT_MAX + 1;
         return;
     }
 
@@ -122,7 +119,8 @@ iap_json_plain(const uint8_t *p, const uint8_t *last)
 /*
  * The lowest bit that is set is the top one of the first byte that is not
  * plain.  A subtraction borrows from the bytes that follow only where it has
- * found one, so they alone may be wrong; and no byte from 0x80 borrows.
+ * found one, so they alone may be wrong.  A byte from 0x80 keeps its top bit
+ * in at least one of the three.
  */
 
 static uint64_t
@@ -136,8 +134,7 @@ iap_json_special(const uint8_t *p)
     v = __builtin_bswap64(v);
 #endif
 
-    return (v
-            | (v - IAP_JSON_EACH(0x20))
+    return ((v - IAP_JSON_EACH(0x20))
             | ((v ^ IAP_JSON_EACH('"')) - IAP_JSON_EACH(1))
             | ((v ^ IAP_JSON_EACH('\\')) - IAP_JSON_EACH(1)))
            & IAP_JSON_EACH(0x80);

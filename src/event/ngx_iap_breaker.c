@@ -640,7 +640,8 @@ ngx_iap_breaker_say_share(u_char *p, u_char *last, const char *what,
         p = ngx_slprintf(p, last, ".%02uD", share % 100);
     }
 
-    return ngx_slprintf(p, last, "%% of %uL calls", calls);
+    return ngx_slprintf(p, last, "%% of %uL call%s", calls,
+                        calls == 1 ? "" : "s");
 }
 
 

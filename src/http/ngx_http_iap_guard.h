@@ -251,13 +251,12 @@ typedef struct {
     iap_permit_t                    permit;
     ngx_queue_t                     queue;      /* of breaker->calls */
     ngx_msec_t                      admitted;
-    ngx_uint_t                      redirects;  /* r->uri_changes then */
+    ngx_http_upstream_t            *former;     /* r->upstream then */
     ngx_uint_t                      states;     /* of r->upstream_states then */
     iap_json_t                     *json;       /* NULL: the body isn't read */
     iap_body_e                      body;
     off_t                           length;     /* of it, so far */
-    unsigned                        reading:1;  /* the request's body */
-    unsigned                        read:1;     /* it has been */
+    unsigned                        read:1;     /* the request's body is */
     unsigned                        open:1;     /* the permit is ours */
     unsigned                        watching:1; /* the answer's body passes */
     unsigned                        queued:1;

@@ -54,16 +54,19 @@ ngx_int_t
 ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     iap_verdict_e verdict, ngx_uint_t dry_run)
 {
-    ngx_iap_slot_t                 *slot;
     ngx_http_iap_guard_loc_conf_t  *ilcf;
-
-    slot = ctx->guard->slot;
 
     ctx->decided = 1;
     ctx->verdict = verdict;
     ctx->dry_run = dry_run;
 
-    if (verdict == IAP_VERDICT_PASSED || verdict == IAP_VERDICT_OFF) {
+    if (verdict == IAP_VERDICT_PASSED || verdict == IAP_VERDICT_OFF
+        || dry_run)
+    {
+        if (dry_run && !ctx->counted) {
+            (void) ngx_atomic_fetch_add(&ctx->layer->dry_run_rejections, 1);
+        }
+
         ctx->uncounted = 1;
 
         ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
@@ -72,17 +75,7 @@ ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
                                      : ngx_http_iap_guard_let_by(ctx);
     }
 
-    if (dry_run) {
-        (void) ngx_atomic_fetch_add(&slot->dry_run_requests[verdict], 1);
-
-        if (!ctx->counted) {
-            (void) ngx_atomic_fetch_add(&ctx->layer->dry_run_rejections, 1);
-        }
-
-        return NGX_DECLINED;
-    }
-
-    (void) ngx_atomic_fetch_add(&slot->requests[verdict], 1);
+    (void) ngx_atomic_fetch_add(&ctx->guard->slot->requests[verdict], 1);
     (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
 
     ctx->refused = 1;
@@ -94,10 +87,15 @@ ngx_http_iap_guard_end(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
 ngx_int_t
 ngx_http_iap_guard_let_by(ngx_http_iap_guard_ctx_t *ctx)
 {
+    ngx_atomic_t  *requests;
+
     if (ctx->uncounted) {
         ctx->uncounted = 0;
-        (void) ngx_atomic_fetch_add(&ctx->guard->slot->requests[ctx->verdict],
-                                    1);
+
+        requests = ctx->dry_run ? ctx->guard->slot->dry_run_requests
+                                : ctx->guard->slot->requests;
+
+        (void) ngx_atomic_fetch_add(&requests[ctx->verdict], 1);
     }
 
     return NGX_DECLINED;
@@ -108,6 +106,11 @@ ngx_int_t
 ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds)
 {
+    ngx_uint_t  counts;
+
+    /* not where an error page, say, leads here from what was counted */
+    counts = ctx->uncounted || !ctx->decided;
+
     ctx->decided = 1;
     ctx->dry_run = 0;
     ctx->uncounted = 0;
@@ -120,7 +123,9 @@ ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
 
     if (ctx->guard != NULL) {
         ctx->layer = ctx->guard->breaker_slot;
+    }
 
+    if (ctx->guard != NULL && counts) {
         (void) ngx_atomic_fetch_add(
                   &ctx->guard->slot->requests[IAP_VERDICT_UNAVAILABLE], 1);
         (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);

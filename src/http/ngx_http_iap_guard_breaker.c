@@ -3,7 +3,7 @@
  * pre-content phase, when everything else has let the request by and its body
  * has been read: a slow client must not keep a probe waiting.
  *
- *     handler: body not read -> reading -> handler again
+ *     handler: body not read -> reads it -> handler again
  *              body read     -> admitted: passes, and owes an outcome
  *                            -> cut: 503, with the time to the next probe
  *
@@ -13,8 +13,7 @@
 #include "ngx_http_iap_guard_breaker.h"
 
 
-static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx);
+static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
 static void ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_breaker_t *breaker);
@@ -46,9 +45,8 @@ ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
 ngx_int_t
 ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r)
 {
-    ngx_http_iap_guard_ctx_t            *ctx;
-    ngx_http_iap_guard_loc_conf_t       *ilcf;
-    ngx_http_iap_guard_upstream_call_t  *call;
+    ngx_http_iap_guard_ctx_t       *ctx;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
 
     if (r != r->main) {
         return NGX_DECLINED;
@@ -69,32 +67,38 @@ ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r)
         }
     }
 
-    call = &ctx->call;
-
-    if (call->open) {
-
-        /* an internal redirect has led from one upstream to another; what the
-           first one proved is known by now */
-
-        ngx_http_iap_guard_outcome_end(r, ctx);
-    }
-
-    if (!call->read) {
-        return call->reading ? NGX_DONE
-                             : ngx_http_iap_guard_breaker_read(r, ctx);
-    }
-
-    return ngx_http_iap_guard_breaker_admit(r, ctx, ilcf->breaker);
+    return ctx->call.read
+           ? ngx_http_iap_guard_breaker_admit(r, ctx, ilcf->breaker)
+           : ngx_http_iap_guard_breaker_read(r);
 }
 
 
+ngx_int_t
+ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
+{
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    if (r != r->main || !r->internal) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx != NULL) {
+        ngx_http_iap_guard_outcome_end(r, ctx);
+    }
+
+    return NGX_DECLINED;
+}
+
+
+/* once for a request: what is left of a body that could not be read, which an
+   error page may lead here with, is passed on as nginx itself does */
+
 static ngx_int_t
-ngx_http_iap_guard_breaker_read(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx)
+ngx_http_iap_guard_breaker_read(ngx_http_request_t *r)
 {
     ngx_int_t  rc;
-
-    ctx->call.reading = 1;
 
     rc = ngx_http_read_client_request_body(r,
                                      ngx_http_iap_guard_breaker_body_handler);
@@ -117,7 +121,6 @@ ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r)
     ctx = ngx_http_iap_guard_get_ctx(r);
 
     if (ctx != NULL) {
-        ctx->call.reading = 0;
         ctx->call.read = 1;
     }
 
@@ -170,7 +173,7 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->watching = 0;
     call->slow = 0;
     call->admitted = ngx_current_msec;
-    call->redirects = r->uri_changes;
+    call->former = r->upstream;
     call->states = r->upstream_states ? r->upstream_states->nelts : 0;
 
     ngx_http_iap_guard_breaker_watch(breaker, call);
@@ -204,7 +207,7 @@ ngx_http_iap_guard_breaker_cleanup(void *data)
 
     ctx = ngx_http_iap_guard_get_ctx(r);
 
-    if (ctx != NULL && ctx->call.open) {
+    if (ctx != NULL) {
         ngx_http_iap_guard_outcome_end(r, ctx);
     }
 }

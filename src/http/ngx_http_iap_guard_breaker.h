@@ -75,6 +75,12 @@ ngx_http_iap_guard_breaker_t *ngx_http_iap_guard_breaker_find(
 
 ngx_int_t ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r);
 
+/* the same, in the pre-access phase: an internal redirect has led away from a
+   call, which has ended, and nothing that is called later is to be taken for
+   it */
+
+ngx_int_t ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r);
+
 /* once per process, before any request comes to it */
 
 void ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,

@@ -14,6 +14,8 @@
 #define NGX_HTTP_IAP_GUARD_HOUR       (3600 * IAP_TICKS_PER_SEC)
 
 
+static void ngx_http_iap_guard_breaker_defaults(
+    ngx_http_iap_guard_breaker_t *def);
 static char *ngx_http_iap_guard_breaker_define(ngx_conf_t *cf,
     ngx_http_iap_guard_breaker_t *breaker, ngx_http_iap_guard_breaker_t *def);
 static ngx_uint_t ngx_http_iap_guard_breaker_equal(
@@ -114,15 +116,7 @@ ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(&def, sizeof(ngx_http_iap_guard_breaker_t));
-
-    def.ref.conf.failures = IAP_BREAKER_WHOLE / 2;
-    def.ref.conf.min = 20;
-    def.ref.conf.window = 10 * IAP_TICKS_PER_SEC;
-    def.ref.conf.open = 10 * IAP_TICKS_PER_SEC;
-    def.ref.conf.probes = 5;
-    def.ref.mode = IAP_BREAKER_AUTO;
-    ngx_str_set(&def.classify, "http");
+    ngx_http_iap_guard_breaker_defaults(&def);
     ngx_http_iap_guard_here(cf, &def.place);
 
     if (ngx_http_iap_guard_params(cf, &def,
@@ -157,6 +151,21 @@ ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     return ngx_http_iap_guard_breaker_define(cf, breaker, &def);
+}
+
+
+static void
+ngx_http_iap_guard_breaker_defaults(ngx_http_iap_guard_breaker_t *def)
+{
+    ngx_memzero(def, sizeof(ngx_http_iap_guard_breaker_t));
+
+    def->ref.conf.failures = IAP_BREAKER_WHOLE / 2;
+    def->ref.conf.min = 20;
+    def->ref.conf.window = 10 * IAP_TICKS_PER_SEC;
+    def->ref.conf.open = 10 * IAP_TICKS_PER_SEC;
+    def->ref.conf.probes = 5;
+    def->ref.mode = IAP_BREAKER_AUTO;
+    ngx_str_set(&def->classify, "http");
 }
 
 

@@ -6,6 +6,8 @@
 #include "ngx_http_iap_guard_breaker.h"
 
 
+static ngx_int_t ngx_http_iap_guard_classify_rule(ngx_conf_t *cf,
+    iap_rule_t *rule);
 static ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier_new(
     ngx_conf_t *cf, ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
 static ngx_http_iap_guard_classifier_t *ngx_http_iap_guard_classifier_find(
@@ -16,8 +18,6 @@ static unsigned ngx_http_iap_guard_classifier_preset(ngx_str_t *name,
     iap_rule_t *rules);
 static ngx_int_t ngx_http_iap_guard_classifier_path(ngx_conf_t *cf,
     ngx_http_iap_guard_classifier_t *classifier, iap_view_t *path);
-static void ngx_http_iap_guard_classify_wrong(ngx_conf_t *cf,
-    const char *expected);
 
 
 char *
@@ -25,11 +25,8 @@ ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_iap_guard_main_conf_t *imcf = conf;
 
-    unsigned                          i;
     ngx_str_t                        *value;
     iap_rule_t                        rule, *slot;
-    iap_view_t                        view;
-    const char                       *expected;
     ngx_http_iap_guard_classifier_t  *classifier;
 
     value = cf->args->elts;
@@ -42,44 +39,7 @@ ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(&rule, sizeof(iap_rule_t));
-
-    view.data = value[2].data;
-    view.len = value[2].len;
-
-    if (!iap_class_parse(view, &rule.class)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid class \"%V\" in \"%V\", expected "
-                           "\"success\", \"final\", \"redirect\", \"retry\", "
-                           "\"hold\", \"config\" or \"neutral\"",
-                           &value[2], &value[0]);
-        return NGX_CONF_ERROR;
-    }
-
-    rule.text = (char *) value[3].data;
-    rule.len = value[3].len;
-    rule.effect = iap_class_effect(rule.class);
-
-    /* the rest of it as the presets have it */
-
-    rule.retries = rule.class == IAP_CLASS_REDIRECT;
-    rule.alarm = rule.class == IAP_CLASS_CONFIG;
-
-    if (rule.class == IAP_CLASS_RETRY
-        || rule.class == IAP_CLASS_HOLD
-        || rule.class == IAP_CLASS_CONFIG)
-    {
-        rule.end = IAP_END_DEAD;
-    }
-
-    expected = iap_rule_read(&rule);
-
-    for (i = 0; expected == NULL && iap_rule_path(&rule, i, &view); i++) {
-        expected = iap_json_path_check(view);
-    }
-
-    if (expected != NULL) {
-        ngx_http_iap_guard_classify_wrong(cf, expected);
+    if (ngx_http_iap_guard_classify_rule(cf, &rule) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -105,16 +65,62 @@ ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-static void
-ngx_http_iap_guard_classify_wrong(ngx_conf_t *cf, const char *expected)
+/* reads class and rule of the directive */
+
+static ngx_int_t
+ngx_http_iap_guard_classify_rule(ngx_conf_t *cf, iap_rule_t *rule)
 {
-    ngx_str_t  *value;
+    unsigned     i;
+    ngx_str_t   *value;
+    iap_view_t   view;
+    const char  *expected;
 
     value = cf->args->elts;
 
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid rule \"%V\" in \"%V\", expected %s",
-                       &value[3], &value[0], expected);
+    ngx_memzero(rule, sizeof(iap_rule_t));
+
+    view.data = value[2].data;
+    view.len = value[2].len;
+
+    if (!iap_class_parse(view, &rule->class)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid class \"%V\" in \"%V\", expected "
+                           "\"success\", \"final\", \"redirect\", \"retry\", "
+                           "\"hold\", \"config\" or \"neutral\"",
+                           &value[2], &value[0]);
+        return NGX_ERROR;
+    }
+
+    rule->text = (char *) value[3].data;
+    rule->len = value[3].len;
+    rule->effect = iap_class_effect(rule->class);
+
+    /* the rest of it as the presets have it */
+
+    rule->retries = rule->class == IAP_CLASS_REDIRECT;
+    rule->alarm = rule->class == IAP_CLASS_CONFIG;
+
+    if (rule->class == IAP_CLASS_RETRY
+        || rule->class == IAP_CLASS_HOLD
+        || rule->class == IAP_CLASS_CONFIG)
+    {
+        rule->end = IAP_END_DEAD;
+    }
+
+    expected = iap_rule_read(rule);
+
+    for (i = 0; expected == NULL && iap_rule_path(rule, i, &view); i++) {
+        expected = iap_json_path_check(view);
+    }
+
+    if (expected != NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid rule \"%V\" in \"%V\", expected %s",
+                           &value[3], &value[0], expected);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

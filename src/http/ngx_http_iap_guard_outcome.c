@@ -3,9 +3,9 @@
  * nginx tried underneath.
  *
  * nginx keeps a state of each try in r->upstream_states; those that came after
- * the permit, up to the next internal redirect, are this call's, and the last
- * of them tells how it ended.  The answer's body passes through a filter, and
- * is looked at, unless something else is sent in its place.
+ * the permit are this call's, and the last of them tells how it ended.  An
+ * internal redirect ends it at the latest.  The answer's body passes through a
+ * filter, and is looked at, unless something else is sent in its place.
  */
 
 #include "ngx_http_iap_guard_breaker.h"
@@ -34,8 +34,10 @@ static ngx_http_upstream_state_t *ngx_http_iap_guard_outcome_state(
 static iap_transport_e ngx_http_iap_guard_outcome_transport(
     ngx_http_request_t *r, ngx_http_upstream_state_t *state);
 static ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call,
     ngx_http_upstream_state_t *state);
+static ngx_uint_t ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call);
+static ngx_uint_t ngx_http_iap_guard_outcome_left(ngx_http_request_t *r);
 static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
     iap_body_e body);
@@ -53,38 +55,54 @@ void
 ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
+    ngx_uint_t                           bodiless;
     ngx_http_upstream_state_t           *state;
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
 
-    if (!call->open || call->watching) {
+    if (!call->open) {
+        return;
+    }
+
+    if (call->watching) {
+
+        /* another filter has put something else in the answer's place, such
+           as 416, after its header had passed here */
+
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
         return;
     }
 
     state = ngx_http_iap_guard_outcome_state(r, call);
 
-    if (state == NULL || !ngx_http_iap_guard_outcome_is_sent(r, call, state))
-    {
+    if (state == NULL || !ngx_http_iap_guard_outcome_is_sent(r, state)) {
         ngx_http_iap_guard_outcome_end(r, ctx);
         return;
     }
 
     ngx_http_iap_guard_outcome_time(call);
 
-    if (r->header_only
-        || r->headers_out.status == NGX_HTTP_NO_CONTENT
-        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED)
+    /* nginx's own header filter, which is the last, sets r->header_only */
+
+    bodiless = r->header_only || r->method == NGX_HTTP_HEAD;
+
+    if (!bodiless
+        && (state->status == NGX_HTTP_NO_CONTENT
+            || state->status == NGX_HTTP_NOT_MODIFIED))
     {
         ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
-                                          r->header_only ? IAP_BODY_UNREAD
-                                                         : IAP_BODY_NONE);
+                                          IAP_BODY_NONE);
         return;
     }
 
-    if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS) {
-
-        /* what follows is no answer, and may go on for hours */
+    if (bodiless
+        || r->headers_out.status == NGX_HTTP_NOT_MODIFIED
+        || r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS)
+    {
+        /* no body comes by here; or what follows is no answer, and may go on
+           for hours */
 
         ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
                                           IAP_BODY_UNREAD);
@@ -149,6 +167,15 @@ ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
 
     call = &ctx->call;
     last = 0;
+
+    if (call->json != NULL
+        && r->headers_out.status == NGX_HTTP_PARTIAL_CONTENT)
+    {
+        /* a part, which the client has asked for, is no JSON */
+
+        call->json = NULL;
+        call->body = IAP_BODY_UNREAD;
+    }
 
     for ( /* void */ ; in != NULL; in = in->next) {
         b = in->buf;
@@ -233,7 +260,7 @@ ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
         /* its header has come, and its last byte has not */
 
         ngx_http_iap_guard_outcome_settle(r, ctx,
-                                          r->connection->error
+                                          ngx_http_iap_guard_outcome_left(r)
                                           ? IAP_TRANSPORT_LEFT
                                           : IAP_TRANSPORT_CUT,
                                           IAP_BODY_UNREAD);
@@ -244,12 +271,7 @@ ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
 
     state = ngx_http_iap_guard_outcome_state(r, call);
 
-    if (state == NULL
-        && (r->upstream == NULL || r->upstream->headers_in.status_n != 0
-            || r->headers_out.status != NGX_HTTP_BAD_GATEWAY))
-    {
-        /* a cached answer, or there is no upstream: nobody was called */
-
+    if (state == NULL && !ngx_http_iap_guard_outcome_was_asked(r, call)) {
         ngx_http_iap_guard_outcome_none(r, ctx);
         return;
     }
@@ -298,17 +320,11 @@ ngx_http_iap_guard_outcome_state(ngx_http_request_t *r,
 
     for (i = call->states; i < r->upstream_states->nelts; i++) {
 
-        if (state[i].peer == NULL && state[i].status == 0
-            && state[i].connect_time == 0 && state[i].header_time == 0)
+        if (state[i].peer != NULL || state[i].status != 0
+            || state[i].connect_time != 0 || state[i].header_time != 0)
         {
-            if (last != NULL) {
-                break;
-            }
-
-            continue;
+            last = &state[i];
         }
-
-        last = &state[i];
     }
 
     return last;
@@ -319,26 +335,24 @@ static iap_transport_e
 ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
-    if (state == NULL) {
-        /* its name is not known, say */
-        return IAP_TRANSPORT_LOCAL;
+    if (state != NULL && state->header_time != (ngx_msec_t) -1) {
+        return IAP_TRANSPORT_OK;
     }
 
-    if (state->header_time != (ngx_msec_t) -1) {
-        return IAP_TRANSPORT_OK;
+    if (ngx_http_iap_guard_outcome_left(r)) {
+        return IAP_TRANSPORT_LEFT;
+    }
+
+    if (state == NULL || state->status == 0) {
+
+        /* nginx gave up before the upstream did: for want of its address, or
+           of a socket */
+
+        return IAP_TRANSPORT_LOCAL;
     }
 
     if (state->status == NGX_HTTP_GATEWAY_TIME_OUT) {
         return IAP_TRANSPORT_TIMEOUT;
-    }
-
-    if (state->status == 0) {
-
-        /* nginx gave up before the upstream did: for the client, or for want
-           of a socket, say */
-
-        return r->headers_out.status >= NGX_HTTP_INTERNAL_SERVER_ERROR
-               ? IAP_TRANSPORT_LOCAL : IAP_TRANSPORT_LEFT;
     }
 
     return state->connect_time == (ngx_msec_t) -1 ? IAP_TRANSPORT_CONNECT
@@ -346,18 +360,62 @@ ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
 }
 
 
-/* whether the header that is about to be sent is that of this try's answer */
+/* whether the header that is about to be sent is that of this try's answer:
+   nginx ends an upstream before it sends something of its own, and reads a
+   stale answer's header over that of the try that has failed */
 
 static ngx_uint_t
 ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call,
     ngx_http_upstream_state_t *state)
 {
-    return r->upstream != NULL
-           && r->uri_changes == call->redirects
-           && state->header_time != (ngx_msec_t) -1
-           && r->upstream->headers_in.status_n == state->status
-           && r->headers_out.status == state->status;
+#if (NGX_HTTP_CACHE)
+    if (r->cached) {
+        return 0;
+    }
+#endif
+
+    return r->upstream->cleanup != NULL
+           && !r->filter_finalize
+           && state->header_time != (ngx_msec_t) -1;
+}
+
+
+/* without a single try: whether it was for want of one, and not for an answer
+   from a file or from the cache */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call)
+{
+    if (r->upstream == call->former) {
+        return 0;
+    }
+
+#if (NGX_HTTP_CACHE)
+
+    switch (r->upstream->cache_status) {
+
+    case NGX_HTTP_CACHE_HIT:
+    case NGX_HTTP_CACHE_STALE:
+    case NGX_HTTP_CACHE_UPDATING:
+        return 0;
+    }
+
+#endif
+
+    return 1;
+}
+
+
+/* whether it was the client that ended it, be it by not reading any more */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_left(ngx_http_request_t *r)
+{
+    return r->connection->error
+           || r->connection->timedout
+           || (r->upstream != NULL && r->upstream->pipe != NULL
+               && r->upstream->pipe->downstream_error);
 }
 
 

@@ -13,7 +13,9 @@ ASAN_CFLAGS="-O1 -g -Wall -Wextra -fsanitize=address -fno-omit-frame-pointer"
 
 SOURCE_FLAGS=(--with-compat --with-debug --with-threads
     --with-http_ssl_module --with-http_v2_module --with-http_realip_module
-    --with-http_auth_request_module --with-http_stub_status_module)
+    --with-http_auth_request_module --with-http_stub_status_module
+    --with-http_sub_module --with-http_gunzip_module
+    --with-poll_module --with-select_module)
 
 
 # What makes a configuration stale: another nginx, other flags, a changed

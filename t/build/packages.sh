@@ -32,6 +32,7 @@ perl:Test/Harness.pm                    perl                perl
 command:curl                            curl                http
 command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
+command:ip                              iproute2            net
 command:redis-server                    redis-server        redis
 command:redis-cli                       redis-tools         redis
 file:/usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua lua
@@ -47,7 +48,7 @@ NEED_UNIT=(c perl)
 NEED_LINT=(c perl testnginx)
 NEED_DEMO=(c nginx perl http)
 NEED_BENCH=(c nginx perl wrk redis lua)
-NEED_TEST=(c nginx tree perl http wrk tests redis testnginx)
+NEED_TEST=(c nginx tree perl http wrk tests redis net testnginx)
 
 
 is_there() {

@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl redis plain store asan hup http2 load"
+ALL_SUITES="unit lint perl redis plain store asan hup http2 load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -81,7 +81,7 @@ prepare() {
     case $suite in
         unit)
             locked build_unit "$@" ;;
-        asan)
+        asan | ends)
             locked build_asan ;;
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
@@ -184,7 +184,7 @@ suite_plain() {
 }
 
 
-# Layers and access again, counted in Redis: the answers are the same
+# Layers, access and bans again, counted in Redis: the answers are the same
 
 suite_store() {
     use_installed
@@ -258,6 +258,21 @@ suite_load() {
 }
 
 
+# What ends while the store is asked, once more with AddressSanitizer
+
+suite_ends() {
+    local rc=0
+
+    use_asan
+    rm -f "$ASAN_REPORTS"/*
+    nginx_in_environment
+    run_suite ends --comments --exec "perl -It/lib" "$@" || rc=1
+    no_asan_reports ends || rc=1
+
+    return $rc
+}
+
+
 use_installed() {
     NGINX=$(command -v nginx)
     MODULE=$BUILD/$MODULE_SO
@@ -290,6 +305,7 @@ files_of() {
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
+            ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
@@ -299,9 +315,14 @@ files_of() {
             perl:t/*/*.t)           echo "$file" ;;
             *:t/*/*.t)              ;;
             store:t/layer_zone_full.t) ;;
-            store:t/layer_*.t | store:t/access_*.t)
+            store:t/layer_*.t | store:t/access_*.t | store:t/api_bans.t)
                                     echo "$file" ;;
-            plain:t/*.t | static:t/*.t | asan:t/*.t | hup:t/*.t | http2:t/*.t)
+            hup:t/*.t | http2:t/*.t)
+
+                # what starts an nginx of its own would do the same again
+
+                ! grep -q '^run_tests' "$file" || echo "$file" ;;
+            plain:t/*.t | static:t/*.t | asan:t/*.t)
                                     echo "$file" ;;
         esac
     done

@@ -11,8 +11,9 @@
 #
 #     build/fuzz/NAME/fuzz build/fuzz/NAME/crash-...
 #
-# A file t/fuzz/fuzz_NAME.dict is a dictionary for it.  FUZZ_LIBS names
-# libraries besides OpenSSL's that it is to be linked with.
+# A file t/fuzz/fuzz_NAME.dict is a dictionary for it, and t/fuzz/corpus/NAME
+# what it begins with.  A line "Libraries: ..." of the source names those that
+# it is to be linked with besides OpenSSL's.
 
 set -euo pipefail
 
@@ -39,11 +40,13 @@ command -v clang > /dev/null || {
 
 mkdir -p "$out/corpus"
 
+libraries=$(sed -n 's/^ \* Libraries: //p' "$source")
+
 # shellcheck disable=SC2086
 clang -std=gnu11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer \
     -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
     -Isrc/core -o "$out/fuzz" "$source" src/core/*.c \
-    -lcrypto -lm ${FUZZ_LIBS:-}
+    -lcrypto -lm $libraries
 
 options=(-max_total_time="$seconds" -artifact_prefix="$out/" -timeout=5)
 
@@ -51,4 +54,12 @@ if [ -e "t/fuzz/fuzz_$name.dict" ]; then
     options+=(-dict="t/fuzz/fuzz_$name.dict")
 fi
 
-exec "$out/fuzz" "${options[@]}" "$@" "$out/corpus"
+# what is new goes into the first folder
+
+folders=("$out/corpus")
+
+if [ -d "t/fuzz/corpus/$name" ]; then
+    folders+=("t/fuzz/corpus/$name")
+fi
+
+exec "$out/fuzz" "${options[@]}" "$@" "${folders[@]}"

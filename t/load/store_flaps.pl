@@ -9,7 +9,7 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-use IapGuard::LoadClient;
+use IapGuard::Asked;
 use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::PacedLoad;
@@ -27,7 +27,7 @@ use constant {
 
 my %paths = IapGuard::Nginx->options;
 my $redis = IapGuard::RedisServer->new;
-my $nginx;
+my ($nginx, $users) = (undef, 0);
 
 with_timeout('200ms', \&late_answers);
 with_timeout('50ms', \&hiccups);
@@ -76,7 +76,7 @@ sub late_answers {
     ok $nginx->wait_for(5, sub {
         my $warm = ask();
         $warm->wait;
-        return WORKERS == grep { $warm->{stores}{"redis $_"} } $nginx->workers;
+        return WORKERS == grep { $warm->{workers}{"redis $_"} } $nginx->workers;
     }), 'late answers: both workers use Redis';
 
     while (!$late && $tries++ < TRIES) {
@@ -126,7 +126,7 @@ sub late_answer {
     is join(' ', $news[0]->('down'), $news[1]->('up again')), '1 1',
         'late answers: down and up are said once';
 
-    return $asked->{stores}{"redis $sleeper"};
+    return $asked->{workers}{"redis $sleeper"};
 }
 
 
@@ -176,56 +176,10 @@ sub said {
 }
 
 
-# Sends requests, each on a connection of its own.
+sub ask {
+    my $first = $users + 1;
+    $users += AT_ONCE;
 
-sub ask { return Asked->new }
-
-
-package Asked;
-
-my $number = 0;
-
-sub new {
-    my ($class) = @_;
-    my $loop = IapGuard::Loop->new;
-    my $self = bless { loop => $loop, left => main::AT_ONCE,
-                       statuses => {}, stores => {} }, $class;
-
-    $self->{client} = IapGuard::LoadClient->new(loop => $loop,
-        port => $nginx->port, connections => main::AT_ONCE);
-
-    foreach (1 .. main::AT_ONCE) {
-        $self->{client}->request(
-            { method => 'GET', path => '/guarded',
-              headers => { 'X-User-Id' => 'a' . ++$number } },
-            sub {
-                my ($answer) = @_;
-                my $headers = $answer->{headers} || {};
-
-                $self->{left}--;
-                $self->{statuses}{ $answer->{status} || $answer->{error} }++;
-                $self->{stores}{ join ' ', map { $headers->{$_} || '' }
-                                              qw(x-store x-worker) }++;
-            });
-    }
-
-    return $self;
-}
-
-
-sub run {
-    my ($self, $seconds) = @_;
-    my $done = 0;
-
-    $self->{loop}->after($seconds, sub { $done = 1 });
-    $self->{loop}->run_until(sub { $done });
-
-    return;
-}
-
-
-sub wait {
-    my ($self) = @_;
-    $self->{loop}->run_until(sub { !$self->{left} });
-    return;
+    return IapGuard::Asked->new(port => $nginx->port, path => '/guarded',
+                                users => [$first .. $users]);
 }

@@ -23,7 +23,7 @@ use constant {
     SLACK   => 5_000,           # ms that a slow machine may take for a step
 };
 
-my $program = 'redis-server';
+my $program = $ENV{REDIS_SERVER} || 'redis-server';
 GetOptions('redis=s' => \$program) && !@ARGV
     or die "usage: $0 [--redis=PROGRAM]\n";
 

@@ -24,7 +24,7 @@ use IapGuard::Child;
 use constant START_TIMEOUT => 20;
 
 my $root = "$FindBin::Bin/../..";
-my $program = 'redis-server';
+my $program = $ENV{REDIS_SERVER} || 'redis-server';
 
 GetOptions('redis=s' => \$program) && @ARGV <= 1
     or die "usage: $0 [--redis=PROGRAM] [FOLDER]\n";

@@ -26,6 +26,7 @@ static void ut_classes(void);
 static void ut_form(void);
 static void ut_long(void);
 static void ut_paths(void);
+static void ut_reads(void);
 static void ut_match(void);
 static void ut_order(void);
 static void ut_unread_rule(void);
@@ -405,6 +406,7 @@ main(void)
     ut_form();
     ut_long();
     ut_paths();
+    ut_reads();
     ut_match();
     ut_order();
     ut_unread_rule();
@@ -551,6 +553,39 @@ ut_paths(void)
 
     rule = ut_rule("http:200+notjson", IAP_CLASS_FINAL);
     ut_ok(!iap_rule_path(&rule, 0, &path), "no path");
+}
+
+
+static void
+ut_reads(void)
+{
+    size_t      i;
+    iap_rule_t  rule;
+
+    static const struct {
+        const char  *rule;
+        bool         reads;
+    } rows[] = {
+        { "http:5xx", false },
+        { "timeout", false },
+        { "cut", false },
+        { "any", false },
+        { "json", true },
+        { "json:a", true },
+        { "json:!a", true },
+        { "notjson", true },
+        { "unread", true },
+        { "http:404+notjson", true },
+        { "http:2xx+json:status=0", true }
+    };
+
+    for (i = 0; i < UT_N(rows); i++) {
+        rule = ut_rule(rows[i].rule, IAP_CLASS_FINAL);
+
+        ut_ok(iap_rule_reads(&rule) == rows[i].reads && rule.n != 0,
+              "\"%s\" %s the body", rows[i].rule,
+              rows[i].reads ? "depends on" : "does without");
+    }
 }
 
 

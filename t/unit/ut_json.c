@@ -260,6 +260,9 @@ static const ut_text_t  ut_bad[] = {
     { UT_TEXT("{1:1}") },
     { UT_TEXT("{null:1}") },
     { UT_TEXT("{'a':1}") },
+    { UT_TEXT("{a\":1}") },
+    { UT_TEXT("{1\":1}") },
+    { UT_TEXT("{\"a\":1,b\":1}") },
     { UT_TEXT("{[]:1}") },
     { UT_TEXT("{\"a\":1,2}") },
     { UT_TEXT("{\"a\":1,\"b\"}") },
@@ -455,6 +458,27 @@ ut_prefixes(void)
 }
 
 
+/* arrays; objects; one in the other, both ways; and one in 64 of the other */
+
+static bool
+ut_is_object(unsigned kind, unsigned depth)
+{
+    switch (kind) {
+
+    case 0:
+    case 1:
+        return kind == 1;
+
+    case 2:
+    case 3:
+        return (kind + depth) % 2 == 1;
+
+    default:
+        return (depth < 64) == (kind == 5);
+    }
+}
+
+
 static void
 ut_depth(void)
 {
@@ -462,12 +486,10 @@ ut_depth(void)
     size_t    n;
     unsigned  depth, i, kind, wrong;
 
-    static const char *const  open[] = { "[", "{\"\":", "[", "{\"\":" };
-    static const char *const  close[] = { "]", "}", "]", "}" };
+    static const char *const  open[] = { "[", "{\"\":" };
+    static const char *const  close[] = { "]", "}" };
 
-    /* arrays; objects; one in the other, both ways */
-
-    for (kind = 0; kind < 4; kind++) {
+    for (kind = 0; kind < 6; kind++) {
         wrong = 0;
 
         for (depth = 1; depth <= IAP_JSON_DEPTH_MAX; depth++) {
@@ -475,14 +497,14 @@ ut_depth(void)
 
             for (i = 0; i < depth; i++) {
                 n += (size_t) sprintf(text + n, "%s",
-                                      open[kind < 2 ? kind : (kind + i) % 2]);
+                                      open[ut_is_object(kind, i)]);
             }
 
             n += (size_t) sprintf(text + n, "0");
 
             while (i-- > 0) {
                 n += (size_t) sprintf(text + n, "%s",
-                                      close[kind < 2 ? kind : (kind + i) % 2]);
+                                      close[ut_is_object(kind, i)]);
             }
 
             wrong += !ut_json_good(text, n);

@@ -251,6 +251,9 @@ ut_long(void)
              "other()");
     ut_found("{\"a\":\"" UT_A128 UT_A128 UT_A128 "\",\"a\":7}", "a", "7");
 
+    ut_found("{\"b\":1,\"a\":\"" UT_A128 UT_A128 "a\",\"c\":2}", "c a b",
+             "2 long 1");
+
     /* a character is kept whole or not at all: nothing is kept of a string
        that is too long, even where a shorter piece would fit */
 
@@ -433,6 +436,10 @@ ut_arrays(void)
 
     sprintf(text + n, "]");
     ut_found(text, "9.v 10.v 299.v 100.v 256.v 300.v", "27 30 897 300 768 -");
+
+    /* what would be an index if all bytes were digits */
+
+    ut_found(text, "1/.v :.v 1:.v 1x.v 01.v 1/ :", "- - - - - - -");
 }
 
 
@@ -506,7 +513,12 @@ ut_all_paths(void)
 
     /* so far */
 
+    ut_json_whole(&json, &path, 1, UT_TEXT("{\"a\":\"x\"}"));
     iap_json_init(&json, &path, 1);
+    iap_json_value(&json, 0, &value);
+    ut_ok(value.type == IAP_VALUE_ABSENT && value.text.len == 0,
+          "before the first byte");
+
     ut_json_bytes(&json, UT_TEXT("{\"a\":12"));
     iap_json_value(&json, 0, &value);
     ut_ok(value.type == IAP_VALUE_ABSENT, "a number that may go on");

@@ -46,7 +46,7 @@ sub new {
 
     $self->{child} = IapGuard::Child->program(
         { output => $self->file('redis.out') }, 'unshare', '-n',
-        'redis-server', '--port', PORT, '--bind', '0.0.0.0',
+        $ENV{REDIS_SERVER} || 'redis-server', '--port', PORT, '--bind', '0.0.0.0',
         '--protected-mode', 'no', '--save', '', '--daemonize', 'no',
         '--dir', $self->{folder}, '--pidfile', $self->file('redis.pid'));
 

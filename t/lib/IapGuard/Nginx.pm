@@ -15,8 +15,9 @@ package IapGuard::Nginx;
 #
 # Besides what `http` and `server` hold there is /iap_guard/, the API.  Other
 # options: `level` of the error log (notice), `listen` for parameters of that
-# directive, `connections` of a worker, `cpu` to pin all processes to, and
-# `others`, names of modules from nginx's own folder that are loaded as well.
+# directive, `connections` of a worker, `cpu` to pin all processes to,
+# `others`, names of modules from nginx's own folder that are loaded as well,
+# and `main` and `events`, what else stands there.
 
 use strict;
 use warnings;
@@ -64,7 +65,7 @@ sub new {
 
     my $self = bless {
         level => 'notice', listen => '', workers => 1, connections => 2048,
-        http => '', server => '', %options,
+        main => '', events => '', http => '', server => '', %options,
         scratch => $scratch,
         token   => join('', map { sprintf '%04x', rand 65_536 } 1 .. 8),
     }, $class;
@@ -115,6 +116,20 @@ sub start {
     }
 
     die 'nginx found no free port in ' . PORTS_TRIED . " tries\n";
+}
+
+
+# Whether "nginx -t" accepts the configuration
+
+sub accepts {
+    my ($self) = @_;
+
+    _write($self->file('api.token'), "$self->{token}\n");
+    $self->{port} = _free_port();
+    _write($self->file('nginx.conf'), $self->_conf);
+
+    return !system 'sh', '-c', 'exec "$@" -t > /dev/null 2>&1 < /dev/null',
+                   'sh', $self->_command;
 }
 
 
@@ -411,11 +426,13 @@ sub _conf {
 $load
 $user
 worker_processes  $self->{workers};
+$self->{main}
 pid               @{[ $self->file('nginx.pid') ]};
 error_log         @{[ $self->file('error.log') ]} $self->{level};
 
 events {
     worker_connections  $self->{connections};
+$self->{events}
 }
 
 http {

@@ -211,7 +211,7 @@ sub _run {
 
     $sentinel->{child} = IapGuard::Child->program(
         { output => "$sentinel->{file}.out" },
-        'redis-server', "$sentinel->{file}.conf", '--sentinel');
+        $ENV{REDIS_SERVER} || 'redis-server', "$sentinel->{file}.conf", '--sentinel');
 
     return;
 }

@@ -14,7 +14,8 @@ package IapGuard::RedisServer;
 # the server says that it is an error, command() dies with the server's words.
 #
 # Without `folder` it has one that goes with it; `cpu` pins it to a processor;
-# `program` is another than redis-server; `options` => [...] are more of the
+# `program` is another than redis-server, or than what REDIS_SERVER in the
+# environment says; `options` => [...] are more of the
 # server's own, and so are start()'s, for that one time.
 
 use strict;
@@ -31,7 +32,8 @@ use IapGuard::Loop;
 sub new {
     my ($class, %options) = @_;
 
-    my $self = bless { program => 'redis-server', %options }, $class;
+    my $self = bless { program => $ENV{REDIS_SERVER} || 'redis-server',
+                       %options }, $class;
 
     if (defined $self->{folder}) {
         mkdir $self->{folder};

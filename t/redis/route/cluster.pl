@@ -222,7 +222,8 @@ test cluster_hosts => sub {
 
     my $asked = asked($node, 'SLOTS');
     sleep 2.3;
-    between(asked($node, 'SLOTS') - $asked, 1, 3, 'read again each second');
+    $asked = asked($node, 'SLOTS') - $asked;
+    ok $asked >= 1 && $asked <= 4, "read again each second ($asked)";
     $node->behave('SLOTS', raw => slots([0, LAST, '', $node->port]));
     ok defined $nginx->decides_within(2, 'A', key_in(0, 8191)),
        'until it has a name';
@@ -456,8 +457,11 @@ test cluster_failover => sub {
 
     my $asked = asked($nodes[1], 'SLOTS') + asked($nodes[2], 'SLOTS');
     sleep 2.2;
-    between(asked($nodes[1], 'SLOTS') + asked($nodes[2], 'SLOTS') - $asked,
-            2, 3, 'the others are asked once a second');
+
+    # by itself, and with each probe that fails
+
+    $asked = asked($nodes[1], 'SLOTS') + asked($nodes[2], 'SLOTS') - $asked;
+    ok $asked >= 2 && $asked <= 5, "the others are asked now and then ($asked)";
 
     say_slots([@nodes[1, 2], $replica], ranges($replica, @nodes[1, 2]));
     ok defined $nginx->decides_within(1.5, 'A', $keys[0]),
@@ -466,6 +470,7 @@ test cluster_failover => sub {
     is {$nginx->nodes}->{down}, 0, 'nothing is down';
     is $nginx->decide(@keys), 'AAA', 'three nodes again';
 
+    sleep 1.2;
     $asked = asked($nodes[1], 'SLOTS') + asked($nodes[2], 'SLOTS');
     sleep 1.3;
     is asked($nodes[1], 'SLOTS') + asked($nodes[2], 'SLOTS'), $asked,

@@ -220,7 +220,7 @@ test sentinel_absent => sub {
 test sentinel_doubt => sub {
     my @masters   = map { fake() } 1 .. 2;
     my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
-    my $nginx     = sentinel_nginx(\@sentinels);
+    my $nginx     = sentinel_nginx(\@sentinels, timeout => '1s');
 
     is $nginx->decide('k'), 'A', 'a master';
 
@@ -228,7 +228,8 @@ test sentinel_doubt => sub {
 
     $masters[0]->behave('*', raw => "-READONLY You can't write against a "
                                     . "read only replica.\r\n");
-    $sentinels[0]->behave($ASK, master_is($masters[1]->node));
+    $_->behave($ASK, master_is($masters[1]->node))
+        foreach @sentinels;
 
     my $start = now();
     is $nginx->decide('k'), 'B', 'that decision can not be made';
@@ -252,9 +253,11 @@ test sentinel_doubt => sub {
     # nobody asks any decision of a master that is down, and still
 
     is {$nginx->nodes}->{down}, 1, 'the master is down';
+    diag $nginx->log_lines(qr/./) unless {$nginx->nodes}->{down};
     sleep 1;
     $masters[0]->behave('*', raw => $ADMITTED);
-    $sentinels[0]->behave($ASK, master_is($masters[0]->node));
+    $_->behave($ASK, master_is($masters[0]->node))
+        foreach @sentinels;
     sleep 1.2;
     is $nginx->peers, $masters[0]->node, 'the next one is found';
     is {$nginx->nodes}->{down}, 0, 'nothing is down';

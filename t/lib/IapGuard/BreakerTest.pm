@@ -1,0 +1,114 @@
+package IapGuard::BreakerTest;
+
+# What the files about the breaker's calls have in common, on top of
+# IapGuard::Test.
+#
+#   use IapGuard::BreakerTest { '/path' => [script], ... };
+#
+# Each block has a breaker "b" (its parameters, but for the name, are in the
+# section "b") that judges as "apple", and one "c" that judges as "http"; an
+# upstream "raw" that IapGuard::RawServer serves, with these scripts; the API
+# under /api/.  After a block's own requests come
+#
+#   --- outcomes: success=1 retry=2     of "b": these, and no others
+#   --- outcomes_c: success=1           of "c"
+#   --- wait: 0.3                       before that is looked at
+#
+# which ask the API, and find nothing in flight.  "share" is b's part of
+# failures ("0.5"), "state" its state (closed, if nothing is said).
+#
+# A block with one request says what its answer is in error_code,
+# response_body_like and so on, as ever; with several it has lists.
+
+use strict;
+use warnings;
+
+use JSON::PP ();
+use Test::More;
+
+use IapGuard::LoadClient;
+use IapGuard::RawServer;
+use Test::Nginx::Util qw(add_block_preprocessor server_port_for_client);
+
+my $raw;
+
+
+sub import {
+    my ($class, $scripts) = @_;
+
+    $raw = IapGuard::RawServer->start(%{ $scripts || {} });
+    $ENV{TEST_NGINX_RAW_PORT} = $raw->port;
+
+    return;
+}
+
+
+add_block_preprocessor(sub {
+    my ($block) = @_;
+    my $b = defined $block->b ? $block->b : '';
+
+    chomp $b;
+
+    $block->set_value(http_config => <<"END" . ($block->http_config // ''));
+    iap_guard_breaker b classify=apple $b;
+    iap_guard_breaker c;
+    upstream raw { server 127.0.0.1:$ENV{TEST_NGINX_RAW_PORT}; }
+END
+    $block->set_value(config => <<'END' . ($block->config // ''));
+    location /api/ { iap_guard_api read; }
+END
+});
+
+
+# runs when a block's requests have been made
+
+Test::Nginx::Socket::add_response_body_check(sub {
+    my ($block, $body, $index, $repeat) = @_;
+    my $requests = $block->request;
+    my $last = ref $requests eq 'ARRAY' ? $#$requests : 0;
+
+    return if $index != $last;
+
+    foreach my $name (qw(b c)) {
+        my $section = $name eq 'b' ? 'outcomes' : 'outcomes_c';
+        next unless defined $block->$section;
+
+        look($block, $name, $block->$section);
+    }
+});
+
+
+sub look {
+    my ($block, $name, $outcomes) = @_;
+    my $title = $block->name . " - breaker $name";
+
+    Time::HiRes::sleep($block->wait) if defined $block->wait;
+
+    my $answer = IapGuard::LoadClient->fetch('GET', 'http://127.0.0.1:'
+        . server_port_for_client() . "/api/breakers/$name");
+    my $seen = eval { JSON::PP->new->decode($answer->{body}) } || {};
+    my %seen = %{ $seen->{outcomes} || {} };
+
+    $outcomes =~ s/^\s+|\s+$//g;
+
+    is join(' ', map { "$_=$seen{$_}" } grep { $seen{$_} } sort keys %seen),
+       join(' ', sort split ' ', $outcomes), "$title: outcomes";
+    is $seen->{inflight}, 0, "$title: nothing in flight";
+
+    return if $name ne 'b';
+
+    is $seen->{state}, trimmed($block->state) // 'closed', "$title: state";
+    is sprintf('%.2f', $seen->{failures}), sprintf('%.2f', $block->share),
+        "$title: failures" if defined $block->share;
+
+    return;
+}
+
+
+sub trimmed {
+    my ($text) = @_;
+    return defined $text ? $text =~ s/^\s+|\s+$//gr : undef;
+}
+
+
+1;

@@ -1,0 +1,128 @@
+# How the store is reached: sockets, databases, users, TLS, and what is said of
+# a user or a certificate that is refused.
+
+use strict;
+use warnings;
+
+use Test::More;
+
+use lib 't/lib';
+use IapGuard::StoreTest;
+
+my $server = '
+    location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
+                  empty_gif; }';
+
+# the socket is nginx's workers' to use
+
+my $redis = redis(tls => 1, options => ['--unixsocket', 'socket',
+                                        '--unixsocketperm', '777']);
+my $folder = $redis->folder;
+
+chmod 0755, $folder or die "$folder: $!\n";
+
+$redis->cli('ACL', 'SETUSER', 'guard', 'on', '>p@ss:word', '~shop:*',
+            map { "+$_" } qw(eval evalsha time get set del zrange zscore zcount
+                             zadd zrem zremrangebyscore pexpireat));
+
+file('password', "p\@ss:word\n");
+file('wrong', "s3cret\n");
+
+
+# each is: name, the directive's parameters, the database, the key
+
+my @reached = (
+
+    [ 'a unix socket', "unix:$folder/socket timeout=5s", 0, 'iap:g:user:a' ],
+    [ 'a unix socket, another database', "unix:$folder/socket:5 timeout=5s", 5,
+      'iap:g:user:a' ],
+    [ 'another database', $redis->node . '/7 timeout=5s', 7, 'iap:g:user:a' ],
+    [ 'a name', 'localhost:' . $redis->port . ' timeout=5s', 0,
+      'iap:g:user:a' ],
+    [ 'user and password in the URL',
+      'redis://guard:p%40ss%3aword@' . $redis->node
+      . ' timeout=5s prefix=shop', 0, 'shop:g:user:a' ],
+    [ 'user and password apart', $redis->node . ' user=guard '
+      . "password_file=$folder/password timeout=5s prefix=shop", 0,
+      'shop:g:user:a' ],
+    [ 'user and password at a unix socket', "unix:$folder/socket user=guard "
+      . "password_file=$folder/password timeout=5s prefix=shop", 0,
+      'shop:g:user:a' ],
+    [ 'TLS', 'rediss://' . $redis->tls_node
+      . " tls_ca=$folder/ca.crt timeout=5s", 0, 'iap:g:user:a' ],
+    [ 'TLS, user and password, another database',
+      'rediss://default:any@' . $redis->tls_node
+      . "/2 tls_ca=$folder/ca.crt timeout=5s", 2, 'iap:g:user:a' ],
+    [ 'a proxy', $redis->node . ' mode=proxy timeout=5s', 0, 'iap:g:user:a' ],
+);
+
+foreach my $row (@reached) {
+    my ($name, $words, $db, $key) = @$row;
+
+    subtest $name => sub {
+        my $nginx = site($redis, $words, server => $server);
+
+        is verdict($nginx, '/t?u=a'), 'passed//redis', 'it is asked';
+        is statuses($nginx, '/t?u=a', 2), '200 429', 'it counts';
+        is keys_of($redis, $db), $key, 'where it is to';
+
+        ends_well($nginx);
+        $redis->cli('FLUSHALL');
+    };
+}
+
+
+# each is: name, the directive's parameters, what the log says
+
+my @refused = (
+
+    [ 'a wrong password', 'redis://guard:s3cret@' . $redis->node,
+      qr/\[error\].*AUTH refused, "WRONGPASS"/ ],
+    [ 'a wrong password in a file', $redis->node . ' user=guard '
+      . "password_file=$folder/wrong", qr/\[error\].*AUTH refused/ ],
+    [ 'a database that there is not', $redis->node . '/99',
+      qr/\[error\].*SELECT refused/ ],
+    [ 'another authority', 'rediss://' . $redis->tls_node
+      . " tls_ca=$folder/other.crt", qr/\[error\].*certificate is refused/ ],
+    [ 'an authority that the system does not know',
+      'rediss://' . $redis->tls_node, qr/\[error\].*certificate is refused/ ],
+    [ 'a certificate for another name',
+      'rediss://localhost:' . $redis->{tls_port} . " tls_ca=$folder/ca.crt",
+      qr/\[error\].*certificate is not for "localhost"/ ],
+    [ 'keys that the user may not touch', 'redis://guard:p%40ss%3aword@'
+      . $redis->node . ' prefix=other', qr/NOPERM/ ],
+);
+
+foreach my $row (@refused) {
+    my ($name, $words, $said) = @$row;
+
+    subtest $name => sub {
+        my $nginx = site($redis, "$words timeout=300ms", server => $server);
+
+        is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+        is statuses($nginx, '/t?u=a', 2), '200 429', 'as it would';
+        ok(IapGuard::Nginx->wait_for(5, sub { $nginx->log_lines($said) }),
+            'the log says why') or diag $nginx->log_lines(qr/redis/);
+        is join('', $nginx->log_lines(qr/s3cret|ss.{1,3}word/)), '',
+            'but no password';
+        unlike $nginx->api('GET', 'status'), qr/s3cret|ss.{1,3}word/,
+            'nor does the API';
+
+        ends_well($nginx);
+        $redis->cli('FLUSHALL');
+    };
+}
+
+
+done_testing;
+
+
+sub file {
+    my ($name, $text) = @_;
+
+    open my $file, '>', "$folder/$name" or die "$name: $!\n";
+    print {$file} $text;
+    close $file or die "$name: $!\n";
+
+    return;
+}
