@@ -286,6 +286,7 @@ GET /u
 --- config
     location = /t {
         iap_guard_breaker b;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
@@ -300,6 +301,7 @@ GET /t
         iap_guard_breaker b;
         proxy_ssl_verify on;
         proxy_ssl_trusted_certificate /etc/ssl/certs/ca-certificates.crt;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
@@ -317,6 +319,7 @@ GET /t
         proxy_ssl_verify on;
         proxy_ssl_trusted_certificate $TEST_NGINX_TLS/cert;
         proxy_ssl_name other.example;
+        proxy_ssl_session_reuse off;    # nginx never frees those it keeps
         proxy_pass https://unix:$TEST_NGINX_HTML_DIR/tls.sock:/;
     }
 --- request
@@ -327,6 +330,7 @@ GET /t
 
 
 === TEST 14: a body that ends early
+--- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
 --- request
@@ -337,6 +341,7 @@ GET /api/breakers/b
 
 
 === TEST 15: a body that ends early, not buffered
+--- no_http2
 --- buffering: off
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
@@ -348,6 +353,7 @@ GET /api/breakers/b
 
 
 === TEST 16: chunks that end early, though the JSON in them is whole
+--- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
 --- request
@@ -358,6 +364,7 @@ GET /api/breakers/b
 
 
 === TEST 17: chunks that end early, not buffered
+--- no_http2
 --- buffering: off
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
@@ -368,6 +375,7 @@ GET /api/breakers/b
 
 
 === TEST 18: a body that ends early, judged as HTTP
+--- no_http2
 --- init
 main::raw_get("/c/$_") foreach qw(length chunks cut_500);
 --- request

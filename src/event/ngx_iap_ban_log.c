@@ -37,7 +37,6 @@ static void ngx_iap_ban_log_drop(ngx_iap_ban_log_t *ban_log,
     ngx_iap_ban_change_t *change);
 static void ngx_iap_ban_log_clear(ngx_iap_ban_log_t *ban_log,
     ngx_queue_t *changes);
-static void ngx_iap_ban_log_arm(ngx_iap_ban_log_t *ban_log, ngx_msec_t delay);
 static void ngx_iap_ban_log_tick_handler(ngx_event_t *ev);
 static ngx_uint_t ngx_iap_ban_log_due(ngx_iap_ban_log_t *ban_log);
 static void ngx_iap_ban_log_post(ngx_iap_ban_log_t *ban_log);
@@ -95,7 +94,7 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
     ban_log->tick.log = log;
     ban_log->tick.cancelable = 1;
 
-    ngx_iap_ban_log_arm(ban_log, NGX_IAP_BAN_LOG_FIRST);
+    ngx_add_timer(&ban_log->tick, NGX_IAP_BAN_LOG_FIRST);
 
     return ban_log;
 }
@@ -269,15 +268,6 @@ ngx_iap_ban_log_room(ngx_iap_ban_log_t *ban_log)
 }
 
 
-/* workers must not stay in step: one of them is enough */
-
-static void
-ngx_iap_ban_log_arm(ngx_iap_ban_log_t *ban_log, ngx_msec_t delay)
-{
-    ngx_add_timer(&ban_log->tick, delay);
-}
-
-
 static void
 ngx_iap_ban_log_tick_handler(ngx_event_t *ev)
 {
@@ -285,8 +275,9 @@ ngx_iap_ban_log_tick_handler(ngx_event_t *ev)
 
     ban_log = ev->data;
 
-    ngx_iap_ban_log_arm(ban_log, NGX_IAP_BAN_LOG_DUE
-                                 + (ngx_uint_t) ngx_random() % 100);
+    /* workers must not stay in step: one of them is enough */
+
+    ngx_add_timer(ev, NGX_IAP_BAN_LOG_DUE + (ngx_uint_t) ngx_random() % 100);
 
     /* written before it is read: see ngx_iap_ban_log.h for why that matters */
 

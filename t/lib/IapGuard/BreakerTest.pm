@@ -26,11 +26,17 @@ use warnings;
 use JSON::PP ();
 use Test::More;
 
+use IO::Socket::INET ();
+
 use IapGuard::LoadClient;
 use IapGuard::RawServer;
-use Test::Nginx::Util qw(add_block_preprocessor server_port_for_client);
+use Test::Nginx::Util qw(add_block_preprocessor);
 
 my $raw;
+
+# The API has a port of its own: where the tests speak HTTP/2, so does theirs.
+
+my $api_port = free_port();
 
 
 sub import {
@@ -53,6 +59,10 @@ add_block_preprocessor(sub {
     iap_guard_breaker b classify=apple $b;
     iap_guard_breaker c;
     upstream raw { server 127.0.0.1:$ENV{TEST_NGINX_RAW_PORT}; }
+    server {
+        listen 127.0.0.1:$api_port;
+        location /api/ { iap_guard_api read; }
+    }
 END
     $block->set_value(config => <<'END' . ($block->config // ''));
     location /api/ { iap_guard_api read; }
@@ -84,8 +94,8 @@ sub look {
 
     Time::HiRes::sleep($block->wait) if defined $block->wait;
 
-    my $answer = IapGuard::LoadClient->fetch('GET', 'http://127.0.0.1:'
-        . server_port_for_client() . "/api/breakers/$name");
+    my $answer = IapGuard::LoadClient->fetch('GET',
+        "http://127.0.0.1:$api_port/api/breakers/$name");
     my $seen = eval { JSON::PP->new->decode($answer->{body}) } || {};
     my %seen = %{ $seen->{outcomes} || {} };
 
@@ -102,6 +112,13 @@ sub look {
         "$title: failures" if defined $block->share;
 
     return;
+}
+
+
+sub free_port {
+    my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1')
+        or die "no free port: $@\n";
+    return $socket->sockport;
 }
 
 
