@@ -58,8 +58,7 @@ add_block_preprocessor(sub {
 });
 
 
-# members of a breaker, as text; times as whether they are those of now, and
-# what is left of an hour as the hour
+# members of a breaker, as text; times as whether they are those of now
 
 sub shown {
     my ($json, @members) = @_;
@@ -69,8 +68,6 @@ sub shown {
         my $value = $breaker->{$_};
         $value = 'now' if /^(?:opened|changed)$/ && defined $value
                           && abs($value - time) < 60;
-        $value = 3600 if /^retry_after$/ && defined $value
-                         && $value <= 3600 && $value > 3500;
 
         # an hour, less what a slow machine took
 
