@@ -165,6 +165,7 @@ test cluster_lies => sub {
         $nginx = cluster_nginx([$liar], timeout => '500ms');
         is $nginx->decide('k'), 'B', "$name alone: no decision";
         is {$nginx->nodes}->{lost}, 1, "$name alone: lost";
+        is $nginx->peers, '', "$name alone: nobody is taken for a node";
         ends_well($nginx, qr/redis store is down/);
 
         # a node that is in use says it: the map stays as it is
@@ -330,6 +331,31 @@ test cluster_moved_wrong => sub {
             ends_well($nginx, qr/redis \S+ is/);
         }
     }
+};
+
+
+# nobody can tell the map any more: what MOVED has said is remembered
+
+test cluster_moved_only => sub {
+    my @nodes = cluster(2);
+    my $nginx = cluster_nginx(\@nodes);
+    my $key   = key_in(0, 8191);
+    my $slot  = RouteTest::crc16("t:b:$key") % 16_384;
+
+    is $nginx->decide($key), 'A', 'before';
+
+    $_->behave('SLOTS', raw => "*0\r\n") foreach @nodes;
+    $nodes[0]->behave('*', raw =>
+        "-MOVED $slot 127.0.0.1:@{[ $nodes[1]->port ]}\r\n");
+
+    is $nginx->decide($key), 'A', 'MOVED is followed';
+    my $n = decided($nodes[0]);
+
+    is $nginx->decide($key), 'A', 'and again' foreach 1 .. 5;
+    is decided($nodes[0]), $n, 'without a way round';
+    is $nginx->peers, names(@nodes), 'the rest of the map stays';
+
+    ends_well($nginx);
 };
 
 

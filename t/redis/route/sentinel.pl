@@ -85,6 +85,7 @@ my %WRONG = (
     nil_array   => "*-1\r\n",
     one         => array(bulk('127.0.0.1')),
     three       => array(bulk('127.0.0.1'), bulk('6379'), bulk('x')),
+    statuses    => array('+127.0.0.1', '+6379'),
     numbers     => array(bulk('127.0.0.1'), ':6379'),
     nils        => array(bulk(undef), bulk(undef)),
     no_host     => array(bulk(''), bulk('6379')),
@@ -184,7 +185,7 @@ test sentinel_silent => sub {
     # all of them: what is known is used
 
     $_->stop foreach @sentinels;
-    my $until = now() + 1.5;
+    my $until = now() + 2.6;
     my %outcomes;
     while (now() < $until) {
         $outcomes{ scalar $nginx->decide('k') }++;
