@@ -34,7 +34,7 @@ my $nginx = IapGuard::Nginx->new(IapGuard::Nginx->options,
     workers => WORKERS, listen => 'reuseport',
     http => <<"END", server => <<"END")->start;
     iap_guard_zone   iap 16m;
-    iap_guard_redis  redis://${\$redis->node} timeout=50ms nodes=@{[ NODES ]};
+    iap_guard_redis  redis://${\$redis->node} timeout=1s nodes=@{[ NODES ]};
 END
         add_header  X-Store  \$iap_guard_store always;
         add_header  X-Worker \$pid always;
