@@ -400,12 +400,14 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
 {
     uint64_t          asked;
     ngx_int_t         rc;
+    ngx_uint_t        decides;
     ngx_iap_peer_t   *peer;
     ngx_iap_redis_t  *redis;
 
     peer = call->peer;
     redis = call->redis;
     asked = call->started;
+    decides = call->script == &ngx_iap_script_decide;
 
     ngx_iap_call_count(call, result);
     ngx_queue_remove(&call->live);
@@ -416,7 +418,12 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     rc = call->done(call, reply);
 
     if (reply != NULL && rc == NGX_OK) {
-        ngx_iap_peer_answered(peer, asked);
+
+        /* that a node can be read from does not show that it can count */
+
+        if (decides) {
+            ngx_iap_peer_answered(peer, asked);
+        }
 
     } else if (reply != NULL) {
         ngx_iap_call_sick(redis, peer, redis->why, ngx_strlen(redis->why));

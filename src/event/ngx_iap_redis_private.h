@@ -216,8 +216,9 @@ void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
 
 void ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why);
 
-/* What was asked before a node went down does not bring it up, in whichever
-   worker: that it was slow, or that an answer was read late, proves nothing. */
+/* It has decided.  What was asked before a node went down does not bring it
+   up, in whichever worker: that it was slow, or that an answer was read late,
+   proves nothing. */
 
 void ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked);
 
