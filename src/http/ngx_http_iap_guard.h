@@ -250,7 +250,9 @@ typedef struct {
     iap_breaker_state_e             state;      /* of it, then */
     iap_permit_t                    permit;
     ngx_queue_t                     queue;      /* of breaker->calls */
-    ngx_msec_t                      admitted;
+    ngx_http_request_t             *request;
+    ngx_msec_t                      begun;      /* when admitted, or later,
+                                                   see _breaker's timer */
     ngx_http_upstream_t            *former;     /* r->upstream then */
     ngx_uint_t                      states;     /* of r->upstream_states then */
     iap_json_t                     *json;       /* NULL: the body isn't read */

@@ -172,7 +172,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->open = 1;
     call->watching = 0;
     call->slow = 0;
-    call->admitted = ngx_current_msec;
+    call->request = r;
+    call->begun = ngx_current_msec;
     call->former = r->upstream;
     call->states = r->upstream_states ? r->upstream_states->nelts : 0;
 
@@ -247,7 +248,8 @@ ngx_http_iap_guard_breaker_unwatch(ngx_http_iap_guard_upstream_call_t *call)
 }
 
 
-/* a call that hangs is slow before it ends, which may be never */
+/* a call that hangs is slow before it ends, which may be never; one that has
+   not been made yet begins later */
 
 static void
 ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
@@ -264,11 +266,18 @@ ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
         call = ngx_queue_data(ngx_queue_head(&breaker->calls),
                               ngx_http_iap_guard_upstream_call_t, queue);
 
-        left = (ngx_msec_int_t) (call->admitted + slow - ngx_current_msec);
+        left = (ngx_msec_int_t) (call->begun + slow - ngx_current_msec);
 
         if (left > 0) {
             ngx_add_timer(ev, (ngx_msec_t) left);
             return;
+        }
+
+        if (!ngx_http_iap_guard_outcome_asked(call->request, call)) {
+            call->begun = ngx_current_msec;
+            ngx_queue_remove(&call->queue);
+            ngx_queue_insert_tail(&breaker->calls, &call->queue);
+            continue;
         }
 
         ngx_http_iap_guard_breaker_unwatch(call);

@@ -101,5 +101,11 @@ void ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
 void ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 
+/* whether the upstream has been asked, or could not be; not while, or where,
+   the cache or something else answers */
+
+ngx_uint_t ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call);
+
 
 #endif /* NGX_HTTP_IAP_GUARD_BREAKER_H */

@@ -35,16 +35,19 @@ static iap_transport_e ngx_http_iap_guard_outcome_transport(
     ngx_http_request_t *r, ngx_http_upstream_state_t *state);
 static ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state);
-static ngx_uint_t ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call);
+static iap_transport_e ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_iap_guard_outcome_left(ngx_http_request_t *r);
+static unsigned ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
+static ngx_uint_t ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
 static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
     iap_body_e body);
 static void ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static iap_ticks_t ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_breaker_t *breaker);
+    ngx_http_iap_guard_breaker_t *breaker, ngx_http_upstream_state_t *state);
 static void ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
     iap_value_t *value);
 
@@ -55,6 +58,7 @@ void
 ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
+    unsigned                             status;
     ngx_uint_t                           bodiless;
     ngx_http_upstream_state_t           *state;
     ngx_http_iap_guard_upstream_call_t  *call;
@@ -77,7 +81,7 @@ ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
 
     state = ngx_http_iap_guard_outcome_state(r, call);
 
-    if (state == NULL || !ngx_http_iap_guard_outcome_is_sent(r, state)) {
+    if (!ngx_http_iap_guard_outcome_is_sent(r, state)) {
         ngx_http_iap_guard_outcome_end(r, ctx);
         return;
     }
@@ -88,9 +92,10 @@ ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
 
     bodiless = r->header_only || r->method == NGX_HTTP_HEAD;
 
+    status = ngx_http_iap_guard_outcome_status(r, state);
+
     if (!bodiless
-        && (state->status == NGX_HTTP_NO_CONTENT
-            || state->status == NGX_HTTP_NOT_MODIFIED))
+        && (status == NGX_HTTP_NO_CONTENT || status == NGX_HTTP_NOT_MODIFIED))
     {
         ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
                                           IAP_BODY_NONE);
@@ -259,23 +264,19 @@ ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
 
         /* its header has come, and its last byte has not */
 
-        ngx_http_iap_guard_outcome_settle(r, ctx,
-                                          ngx_http_iap_guard_outcome_left(r)
-                                          ? IAP_TRANSPORT_LEFT
-                                          : IAP_TRANSPORT_CUT,
-                                          IAP_BODY_UNREAD);
+        transport = ngx_http_iap_guard_outcome_rest(r);
+        ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
         return;
     }
 
     ngx_http_iap_guard_outcome_time(call);
 
-    state = ngx_http_iap_guard_outcome_state(r, call);
-
-    if (state == NULL && !ngx_http_iap_guard_outcome_was_asked(r, call)) {
+    if (!ngx_http_iap_guard_outcome_asked(r, call)) {
         ngx_http_iap_guard_outcome_none(r, ctx);
         return;
     }
 
+    state = ngx_http_iap_guard_outcome_state(r, call);
     transport = ngx_http_iap_guard_outcome_transport(r, state);
 
     ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
@@ -293,7 +294,7 @@ ngx_http_iap_guard_outcome_time(ngx_http_iap_guard_upstream_call_t *call)
     ngx_http_iap_guard_breaker_unwatch(call);
 
     slow = (ngx_msec_t) (call->breaker->ref.conf.slow / IAP_TICKS_PER_MS);
-    passed = (ngx_msec_int_t) (ngx_current_msec - call->admitted);
+    passed = (ngx_msec_int_t) (ngx_current_msec - call->begun);
 
     if (slow != 0 && passed > (ngx_msec_int_t) slow) {
         call->slow = 1;
@@ -360,38 +361,80 @@ ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
 }
 
 
-/* whether the header that is about to be sent is that of this try's answer:
-   nginx ends an upstream before it sends something of its own, and reads a
-   stale answer's header over that of the try that has failed */
+/* whether r->upstream has the header of this try's answer: nginx reads that of
+   a stale one over it */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state)
+{
+#if (NGX_HTTP_CACHE)
+
+    /* without a cache, it is a former location's that was cached */
+
+    if (r->cached && r->cache != NULL) {
+        return 0;
+    }
+
+#endif
+
+    return state != NULL && state->header_time != (ngx_msec_t) -1;
+}
+
+
+/* whether it is what is about to be sent: nginx ends an upstream before it
+   sends something of its own */
 
 static ngx_uint_t
 ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
-#if (NGX_HTTP_CACHE)
-    if (r->cached) {
-        return 0;
-    }
-#endif
-
-    return r->upstream->cleanup != NULL
-           && !r->filter_finalize
-           && state->header_time != (ngx_msec_t) -1;
+    return ngx_http_iap_guard_outcome_has_header(r, state)
+           && r->upstream->cleanup != NULL
+           && !r->filter_finalize;
 }
 
 
-/* without a single try: whether it was for want of one, and not for an answer
-   from a file or from the cache */
+/* of the answer; a state keeps the first one, which may have been that of an
+   early hint */
 
-static ngx_uint_t
-ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
+static unsigned
+ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state)
+{
+    if (state == NULL) {
+        return 0;
+    }
+
+    /* HTTP/0.9 has none, and a state of 200 */
+
+    return ngx_http_iap_guard_outcome_has_header(r, state)
+           && r->upstream->headers_in.status_n != 0
+           ? (unsigned) r->upstream->headers_in.status_n
+           : (unsigned) state->status;
+}
+
+
+/* without a single try, it could not be asked, unless something else answers:
+   a file, the cache, or another request's answer that is waited for */
+
+ngx_uint_t
+ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
     ngx_http_iap_guard_upstream_call_t *call)
 {
+    if (ngx_http_iap_guard_outcome_state(r, call) != NULL) {
+        return 1;
+    }
+
     if (r->upstream == call->former) {
         return 0;
     }
 
 #if (NGX_HTTP_CACHE)
+
+    if (r->cache != NULL && r->cache->waiting) {
+        return 0;
+    }
 
     switch (r->upstream->cache_status) {
 
@@ -404,6 +447,22 @@ ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
 #endif
 
     return 1;
+}
+
+
+/* a body that does not come to its end.  Where nginx has not sent the header,
+   or a filter has put something else in its place, that is not the upstream's
+   doing. */
+
+static iap_transport_e
+ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r)
+{
+    if (ngx_http_iap_guard_outcome_left(r)) {
+        return IAP_TRANSPORT_LEFT;
+    }
+
+    return r->filter_finalize || !r->upstream->header_sent
+           ? IAP_TRANSPORT_OK : IAP_TRANSPORT_CUT;
 }
 
 
@@ -441,7 +500,7 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     values.classifier = classifier;
 
     answer.transport = transport;
-    answer.status = state ? (unsigned) state->status : 0;
+    answer.status = ngx_http_iap_guard_outcome_status(r, state);
     answer.body = body;
     answer.value = ngx_http_iap_guard_outcome_value;
     answer.json = &values;
@@ -454,7 +513,7 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
                                                  verdict.class;
 
     hold = verdict.effect == IAP_EFFECT_HOLD
-           ? ngx_http_iap_guard_outcome_hold(r, call->breaker) : 0;
+           ? ngx_http_iap_guard_outcome_hold(r, call->breaker, state) : 0;
 
     call->open = 0;
     call->watching = 0;
@@ -485,7 +544,7 @@ ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
 
 static iap_ticks_t
 ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_breaker_t *breaker)
+    ngx_http_iap_guard_breaker_t *breaker, ngx_http_upstream_state_t *state)
 {
     iap_view_t        value;
     ngx_uint_t        i;
@@ -495,7 +554,7 @@ ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
 
     static const char  name[] = "Retry-After";
 
-    if (r->upstream == NULL) {
+    if (!ngx_http_iap_guard_outcome_has_header(r, state)) {
         return breaker->ref.conf.open;
     }
 

@@ -15,7 +15,8 @@ package IapGuard::BreakerTest;
 #   --- wait: 0.3                       before that is looked at
 #
 # which ask the API, and find nothing in flight.  "share" is b's part of
-# failures ("0.5"), "state" its state (closed, if nothing is said).
+# failures ("0.5"), "state" its state (closed, if nothing is said), "shows" what
+# else the API is to show of it ("calls=1 slow=1 reason=failures").
 #
 # A block with one request says what its answer is in error_code,
 # response_body_like and so on, as ever; with several it has lists.
@@ -110,6 +111,11 @@ sub look {
     is $seen->{state}, trimmed($block->state) // 'closed', "$title: state";
     is sprintf('%.2f', $seen->{failures}), sprintf('%.2f', $block->share),
         "$title: failures" if defined $block->share;
+
+    my $shows = trimmed($block->shows) // '';
+
+    is join(' ', map { s/=.*//r . "=" . ($seen->{s/=.*//r} // 'null') }
+                 split ' ', $shows), $shows, "$title: shows" if $shows;
 
     return;
 }
