@@ -4,8 +4,6 @@
 use strict;
 use warnings;
 
-use IO::Socket::INET;
-
 use lib 't/lib';
 use Test::Nginx::Socket 'no_plan';
 use IapGuard::Test;
@@ -47,13 +45,7 @@ my @asked;
 sub ask {
     my ($path) = @_;
 
-    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
-        PeerPort => Test::Nginx::Util::server_port_for_client())
-        or die "can't connect: $@\n";
-
-    print {$socket} "GET $path HTTP/1.0\r\n\r\n";
-    $socket->flush;
-    push @asked, $socket;
+    push @asked, http_begin("GET $path HTTP/1.0\r\n\r\n");
     select undef, undef, undef, 0.1;
 
     return;

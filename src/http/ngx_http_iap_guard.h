@@ -255,6 +255,9 @@ typedef struct {
                                                    see _breaker's timer */
     ngx_http_upstream_t            *former;     /* r->upstream then */
     ngx_uint_t                      states;     /* of r->upstream_states then */
+    void                          (*finalize)(ngx_http_request_t *r,
+                                              ngx_int_t rc);
+                                                /* r->upstream's own */
     iap_json_t                     *json;       /* NULL: the body isn't read */
     iap_body_e                      body;
     off_t                           length;     /* of it, so far */

@@ -25,6 +25,8 @@ typedef struct {
 
 static void ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_outcome_finalize(ngx_http_request_t *r,
+    ngx_int_t rc);
 static void ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_outcome_time(
@@ -135,6 +137,9 @@ ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     call->body = IAP_BODY_NONE;
     call->length = 0;
 
+    call->finalize = r->upstream->finalize_request;
+    r->upstream->finalize_request = ngx_http_iap_guard_outcome_finalize;
+
     if (!classifier->body) {
         return;
     }
@@ -215,6 +220,34 @@ ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
 
     if (last) {
         ngx_http_iap_guard_outcome_done(r, ctx);
+    }
+}
+
+
+/*
+ * From nginx, when it is done with the upstream.  What a slow client has yet to
+ * take of an answer may be in a file, above this filter: no permit that others
+ * wait for is kept until then.
+ */
+
+static void
+ngx_http_iap_guard_outcome_finalize(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_iap_guard_ctx_t            *ctx;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+    call = &ctx->call;
+
+    call->finalize(r, rc);
+
+    if (rc == NGX_OK
+        && call->watching
+        && (r->buffered & NGX_HTTP_COPY_BUFFERED)
+        && (call->permit.lease != 0 || call->breaker->ref.conf.inflight != 0))
+    {
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
     }
 }
 
