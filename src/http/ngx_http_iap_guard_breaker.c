@@ -33,12 +33,24 @@ ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
 {
     ngx_queue_init(&breaker->calls);
 
+    breaker->ident = (ngx_socket_t) -1;
     breaker->timer.handler = ngx_http_iap_guard_breaker_timer_handler;
     breaker->timer.data = breaker;
     breaker->timer.log = log;
     breaker->timer.cancelable = 1;
 
     ngx_iap_breaker_reap(&breaker->ref, log);
+}
+
+
+void
+ngx_http_iap_guard_breaker_stop(void *data)
+{
+    ngx_http_iap_guard_breaker_t *breaker = data;
+
+    if (breaker->timer.timer_set) {
+        ngx_del_timer(&breaker->timer);
+    }
 }
 
 

@@ -35,7 +35,14 @@ struct ngx_http_iap_guard_classifier_s {
 /* a breaker, wherever its name is used */
 
 struct ngx_http_iap_guard_breaker_s {
-    ngx_iap_breaker_ref_t              ref;     /* first: name, limits */
+
+    /* the debug log of an event wants an ident where a connection has its
+       descriptor: after three pointers */
+
+    void                              *dummy[3];
+    ngx_socket_t                       ident;   /* -1 */
+
+    ngx_iap_breaker_ref_t              ref;     /* name, limits */
     ngx_http_iap_guard_place_t         place;   /* of its definition or, while
                                                    there is none, of a use */
     unsigned                           defined:1;
@@ -85,6 +92,11 @@ ngx_int_t ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r);
 
 void ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
     ngx_log_t *log);
+
+/* data: the breaker; when the memory of its configuration ends, which a single
+   process may outlive */
+
+void ngx_http_iap_guard_breaker_stop(void *data);
 
 /* a call that has its header is no longer about to become slow */
 
