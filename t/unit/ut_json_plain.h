@@ -10,7 +10,7 @@
 #include "ut.h"
 
 
-#define UT_PLAIN  40
+#define UT_PLAIN  70
 
 
 static inline size_t
