@@ -17,6 +17,7 @@ use Cwd qw(abs_path);
 use Getopt::Long;
 use Time::HiRes qw(sleep);
 
+use BenchBreaker;
 use BenchRedis;
 use BenchRun;
 use IapGuard::Nginx;
@@ -37,7 +38,7 @@ use constant {
 
 # of the bench, in the order of their rows
 
-my @PARTS = qw(embedded refusing growing lua redis attack memory);
+my @PARTS = qw(embedded refusing growing lua redis breaker attack memory);
 
 my $USAGE = <<"END";
 usage: bench.pl [--module=FILE] [--nginx=FILE] [--rounds=N] [--seconds=N]
@@ -117,12 +118,16 @@ sub bench {
                           senders => SENDERS, refused => REFUSED)
         : undef;
 
+    my $breaker = $only{breaker}
+        && BenchBreaker->new(site => \%site, cpu => $cpus[1]);
+
     my %rows = (
         embedded => sub { admitting(%site) },
         refusing => sub { refusing(%site) },
         growing  => sub { growing(%site) },
         lua      => sub { $redis->lua_rows },
         redis    => sub { $redis->guard_rows },
+        breaker  => sub { $breaker->rows },
     );
 
     my @rows   = map { $rows{$_}->() } grep { $only{$_} && $rows{$_} } @PARTS;
@@ -142,6 +147,8 @@ sub bench {
 
     my @logged = ($only{refusing} ? logged(%site) : (),
                   $only{redis} ? $redis->logged : ());
+    $breaker->check if $breaker;
+
     my $memory = $only{memory} && memory(%site);
     my $bucket = $only{redis} && $redis->memory(\&fill);
 
@@ -155,7 +162,8 @@ sub bench {
     print "\n";
 
     print "targets, each a ratio in this run\n";
-    $run->print_targets(\@rows, targets(), BenchRedis->targets);
+    $run->print_targets(\@rows, targets(), BenchRedis->targets,
+                        BenchBreaker->targets);
     BenchRun->print_target(
         name => '100 attackers for 1 honest one: honest p99, with / without',
         value => BenchRun::median_of(@{ $attack->{ratios} }), at_most => 1.5)
