@@ -101,7 +101,9 @@ sub _purchase {
 }
 
 
-sub rows {
+# A proxy, not started yet, with a location for each answer and each way.
+
+sub site {
     my ($self) = @_;
     my $locations = '';
 
@@ -118,8 +120,8 @@ END
         }
     }
 
-    my $site = IapGuard::Nginx->new(%{ $self->{site} },
-        http => <<"END", server => $locations)->start;
+    return IapGuard::Nginx->new(%{ $self->{site} },
+        http => <<"END", server => $locations);
     iap_guard_zone     iap 1m;
     iap_guard_breaker  http  $BREAKER;
     iap_guard_breaker  apple $BREAKER classify=apple;
@@ -132,9 +134,17 @@ END
     proxy_http_version  1.1;
     proxy_set_header    Connection "";
 END
+}
 
-    $self->{rows} = $site;
 
+sub rows {
+    my ($self) = @_;
+    return $self->rows_of($self->{running} = $self->site->start);
+}
+
+
+sub rows_of {
+    my ($self, $site) = @_;
     my %is = (many => '200 short strings', long => 'a long string');
 
     return map {
@@ -155,7 +165,7 @@ sub check {
     my ($self) = @_;
 
     foreach my $breaker (qw(http apple)) {
-        my $is = $self->{rows}->api_json('GET', "breakers/$breaker");
+        my $is = $self->{running}->api_json('GET', "breakers/$breaker");
         my %outcomes = %{ $is->{outcomes} };
         my @others = grep { $outcomes{$_} && !/^(?:success|neutral)$/ }
                           sort keys %outcomes;
