@@ -60,8 +60,11 @@ static const uint8_t *iap_json_between(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
 static const uint8_t *iap_json_begin(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
+static const uint8_t *iap_json_text(iap_json_t *json, const uint8_t *p,
+    const uint8_t *last);
 static const uint8_t *iap_json_name(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
+static void iap_json_named(iap_json_t *json, const uint8_t *name, size_t len);
 static bool iap_json_open(iap_json_t *json, bool array);
 static bool iap_json_close(iap_json_t *json, uint8_t byte);
 static void iap_json_next(iap_json_t *json);
@@ -91,14 +94,15 @@ iap_json_is_digit(uint8_t byte)
 void
 iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n)
 {
-    /* not what is kept, which is long */
-    memset(json, 0, offsetof(iap_json_t, kept));
+    /* all paths lead to the whole text */
+
+    memset(json, 0, offsetof(iap_json_t, levels));
+    memset(json->levels[0].at, 0, sizeof(json->levels[0].at));
 
     json->paths = paths;
     json->n = n;
+    json->on = (uint32_t) (((uint64_t) 1 << n) - 1);
     json->keep = IAP_JSON_KEPT_NONE;
-
-    iap_json_path_init(json);
 }
 
 
@@ -201,13 +205,10 @@ iap_json_quoted(iap_json_t *json, const uint8_t *p, const uint8_t *last)
         return p;
     }
 
-    json->state = IAP_JSON_COLON;
+    json->keep = IAP_JSON_KEPT_NONE;
 
-    if (json->watched != 0) {
-        json->on = 0;
-        json->here = 0;
-        iap_json_path_name(json);
-    }
+    iap_json_named(json, json->texts[IAP_JSON_KEPT_NAME],
+                   json->lens[IAP_JSON_KEPT_NAME]);
 
     return p;
 }
@@ -271,8 +272,7 @@ iap_json_begin(iap_json_t *json, const uint8_t *p, const uint8_t *last)
     switch (*p) {
 
     case '"':
-        json->state = IAP_JSON_STRING;
-        return iap_json_quoted(json, p + 1, last);
+        return iap_json_text(json, p, last);
 
     case '{':
     case '[':
@@ -298,22 +298,81 @@ iap_json_begin(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 }
 
 
+/*
+ * Values and names that are strings: nearly always all of it is here, without
+ * escapes, and a comma or a colon behind it, which is taken along.
+ */
+
+static const uint8_t *
+iap_json_text(iap_json_t *json, const uint8_t *p, const uint8_t *last)
+{
+    const uint8_t  *end;
+
+    end = iap_json_plain(p + 1, last);
+
+    if (end == last || *end != '"') {
+        json->state = IAP_JSON_STRING;
+        return iap_json_quoted(json, p + 1, last);
+    }
+
+    if (json->keep != IAP_JSON_KEPT_NONE) {
+        iap_json_keep(json, p + 1, (size_t) (end - p - 1));
+    }
+
+    iap_json_ended(json, IAP_VALUE_TEXT);
+    end++;
+
+    if (end < last && *end == ',' && json->depth > 0) {
+        iap_json_next(json);
+        end++;
+    }
+
+    return end;
+}
+
+
 static const uint8_t *
 iap_json_name(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 {
+    const uint8_t  *end;
+
     if (*p != '"') {
         return NULL;
     }
 
-    json->state = IAP_JSON_NAME_IN;
-    json->inner = IAP_JSON_PLAIN;
+    end = iap_json_plain(p + 1, last);
 
-    if (json->watched != 0) {
+    if (end == last || *end != '"') {
+        json->state = IAP_JSON_NAME_IN;
+        json->inner = IAP_JSON_PLAIN;
         json->keep = IAP_JSON_KEPT_NAME;
-        json->kept[IAP_JSON_KEPT_NAME].len = 0;
+        json->lens[IAP_JSON_KEPT_NAME] = 0;
+
+        return iap_json_quoted(json, p + 1, last);
     }
 
-    return iap_json_quoted(json, p + 1, last);
+    iap_json_named(json, p + 1, (size_t) (end - p - 1));
+    end++;
+
+    if (end < last && *end == ':') {
+        json->state = IAP_JSON_VALUE;
+        end++;
+    }
+
+    return end;
+}
+
+
+static void
+iap_json_named(iap_json_t *json, const uint8_t *name, size_t len)
+{
+    json->state = IAP_JSON_COLON;
+
+    if (json->watched != 0) {
+        json->on = 0;
+        json->here = 0;
+        iap_json_path_name(json, name, len);
+    }
 }
 
 

@@ -100,14 +100,7 @@ typedef struct {
     uint64_t           element;     /* of an array, from 0 */
     uint32_t           paths;       /* that go on within this container */
     uint16_t           at[IAP_JSON_PATHS_MAX];  /* their parts that do so */
-    uint16_t           len[IAP_JSON_PATHS_MAX];
 } iap_json_level_t;
-
-typedef struct {
-    uint8_t            type;
-    uint16_t           len;         /* more than there is room: it was longer */
-    uint8_t            text[IAP_JSON_TEXT_MAX];
-} iap_json_kept_t;
 
 struct iap_json_s {
     const iap_view_t  *paths;
@@ -131,8 +124,16 @@ struct iap_json_s {
 
     uint64_t           arrays[IAP_JSON_DEPTH_MAX / 64];     /* bits; else an
                                                                object */
+    uint8_t            types[IAP_JSON_PATHS_MAX];   /* iap_value_e */
+    uint16_t           lens[IAP_JSON_PATHS_MAX + 1];    /* of what is kept;
+                                                           more than there is
+                                                           room: it was longer
+                                                           */
+
+    /* the rest is not touched where nothing needs it */
+
     iap_json_level_t   levels[IAP_JSON_PARTS_MAX];
-    iap_json_kept_t    kept[IAP_JSON_PATHS_MAX + 1];
+    uint8_t            texts[IAP_JSON_PATHS_MAX + 1][IAP_JSON_TEXT_MAX];
 };
 
 

@@ -29,9 +29,7 @@ _Static_assert(IAP_JSON_NAME_MAX <= IAP_JSON_TEXT_MAX, "names are kept whole");
 
 static size_t iap_json_part_len(iap_view_t path);
 static bool iap_json_part_index(iap_view_t part, uint64_t *index);
-static void iap_json_path_matches(iap_json_t *json, unsigned i);
-static void iap_json_path_part(iap_json_t *json, unsigned i, unsigned level,
-    size_t at);
+static void iap_json_path_matches(iap_json_t *json, unsigned i, size_t len);
 static bool iap_json_integer(iap_view_t text, int64_t *number);
 
 
@@ -64,43 +62,35 @@ iap_json_path_check(iap_view_t path)
 
 
 void
-iap_json_path_init(iap_json_t *json)
+iap_json_path_name(iap_json_t *json, const uint8_t *name, size_t len)
 {
-    unsigned  i;
+    size_t      at, left;
+    unsigned    i;
+    uint32_t    rest;
+    iap_view_t  path;
 
-    for (i = 0; i < json->n; i++) {
-        json->on |= 1u << i;
-        json->kept[i].type = IAP_VALUE_ABSENT;
-        json->kept[i].len = 0;
-
-        iap_json_path_part(json, i, 0, 0);
+    if (len == 0 || len > IAP_JSON_NAME_MAX) {
+        return;
     }
-}
-
-
-void
-iap_json_path_name(iap_json_t *json)
-{
-    unsigned                 i;
-    uint32_t                 rest;
-    const iap_json_kept_t   *name;
-    const iap_json_level_t  *level;
-
-    name = &json->kept[IAP_JSON_KEPT_NAME];
-    level = &json->levels[json->depth - 1];
-
-    json->keep = IAP_JSON_KEPT_NONE;
-
-    /* one that is too long is longer than any part */
 
     iap_json_each(i, rest, json->watched) {
+        path = json->paths[i];
+        at = json->levels[json->depth - 1].at[i];
+        left = path.len - at;
 
-        if (level->len[i] == name->len
-            && memcmp(json->paths[i].data + level->at[i], name->text,
-                      name->len) == 0)
+        if (path.data[at] == name[0]
+            && (left == len || (left > len && path.data[at + len] == '.'))
+            && memcmp(path.data + at, name, len) == 0)
         {
-            iap_json_path_matches(json, i);
+            iap_json_path_matches(json, i, len);
         }
+    }
+
+    /* several parts of a path are no name */
+
+    if (json->on != 0 && memchr(name, '.', len) != NULL) {
+        json->on = 0;
+        json->here = 0;
     }
 }
 
@@ -121,14 +111,15 @@ iap_json_path_element(iap_json_t *json)
 
     iap_json_each(i, rest, json->watched) {
         part.data = json->paths[i].data + level->at[i];
-        part.len = level->len[i];
+        part.len = json->paths[i].len - level->at[i];
+        part.len = iap_json_part_len(part);
 
         if (!iap_json_part_index(part, &index)) {
             level->paths &= ~(1u << i);
 
         } else if (index == level->element) {
             level->paths &= ~(1u << i);
-            iap_json_path_matches(json, i);
+            iap_json_path_matches(json, i, part.len);
         }
     }
 
@@ -174,16 +165,15 @@ iap_json_part_index(iap_view_t part, uint64_t *index)
 }
 
 
-/* its part in the present container is the member that comes */
+/* its part in the present container, which is so long, is the member that
+   comes */
 
 static void
-iap_json_path_matches(iap_json_t *json, unsigned i)
+iap_json_path_matches(iap_json_t *json, unsigned i, size_t len)
 {
-    size_t                   end;
-    const iap_json_level_t  *level;
+    size_t  end;
 
-    level = &json->levels[json->depth - 1];
-    end = (size_t) level->at[i] + level->len[i];
+    end = json->levels[json->depth - 1].at[i] + len;
 
     json->on |= 1u << i;
 
@@ -192,21 +182,8 @@ iap_json_path_matches(iap_json_t *json, unsigned i)
 
     } else {
         /* a path has no more parts than there are levels */
-        iap_json_path_part(json, i, json->depth, end + 1);
+        json->levels[json->depth].at[i] = (uint16_t) (end + 1);
     }
-}
-
-
-static void
-iap_json_path_part(iap_json_t *json, unsigned i, unsigned level, size_t at)
-{
-    iap_view_t  rest;
-
-    rest.data = json->paths[i].data + at;
-    rest.len = json->paths[i].len - at;
-
-    json->levels[level].at[i] = (uint16_t) at;
-    json->levels[level].len[i] = (uint16_t) iap_json_part_len(rest);
 }
 
 
@@ -217,8 +194,8 @@ iap_json_path_begin(iap_json_t *json)
     uint32_t  rest;
 
     iap_json_each(i, rest, json->on) {
-        json->kept[i].type = IAP_VALUE_ABSENT;
-        json->kept[i].len = 0;
+        json->types[i] = IAP_VALUE_ABSENT;
+        json->lens[i] = 0;
     }
 
     if (json->here != 0) {
@@ -232,15 +209,16 @@ iap_json_path_begin(iap_json_t *json)
 void
 iap_json_path_end(iap_json_t *json, iap_value_e type)
 {
-    unsigned          i;
-    uint32_t          rest;
-    iap_json_kept_t  *first;
+    unsigned  i, first;
+    uint32_t  rest;
 
-    first = &json->kept[__builtin_ctz(json->here)];
-    first->type = (uint8_t) type;
+    first = (unsigned) __builtin_ctz(json->here);
+    json->types[first] = (uint8_t) type;
 
     iap_json_each(i, rest, json->here & (json->here - 1)) {
-        json->kept[i] = *first;
+        json->types[i] = (uint8_t) type;
+        json->lens[i] = json->lens[first];
+        memcpy(json->texts[i], json->texts[first], IAP_JSON_TEXT_MAX);
     }
 
     json->keep = IAP_JSON_KEPT_NONE;
@@ -250,8 +228,7 @@ iap_json_path_end(iap_json_t *json, iap_value_e type)
 void
 iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value)
 {
-    bool                    whole;
-    const iap_json_kept_t  *kept;
+    bool  whole;
 
     memset(value, 0, sizeof(iap_value_t));
 
@@ -259,12 +236,11 @@ iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value)
         return;
     }
 
-    kept = &json->kept[i];
-    whole = kept->len <= IAP_JSON_TEXT_MAX;
+    whole = json->lens[i] <= IAP_JSON_TEXT_MAX;
 
-    value->type = (iap_value_e) kept->type;
-    value->text.data = kept->text;
-    value->text.len = whole ? kept->len : 0;
+    value->type = (iap_value_e) json->types[i];
+    value->text.data = json->texts[i];
+    value->text.len = whole ? json->lens[i] : 0;
 
     if (value->type == IAP_VALUE_TEXT && !whole) {
         value->type = IAP_VALUE_LONG;

@@ -1,21 +1,10 @@
 /*
- * JSON: strings.  Nearly all bytes of an answer are within one, and nearly
- * none of them means anything: eight at a time are looked at for one that
- * does.
+ * JSON: strings, their escapes and characters.
  */
-
-#include <string.h>
 
 #include "iap_json_private.h"
 
 
-/* a byte in each of a word's eight */
-
-#define IAP_JSON_EACH(byte)  (0x0101010101010101 * (uint64_t) (byte))
-
-
-static const uint8_t *iap_json_plain(const uint8_t *p, const uint8_t *last);
-static uint64_t iap_json_special(const uint8_t *p);
 static const uint8_t *iap_json_char(iap_json_t *json, const uint8_t *p,
     const uint8_t *last);
 static const uint8_t *iap_json_utf8(iap_json_t *json, const uint8_t *p,
@@ -72,72 +61,21 @@ iap_json_string(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 void
 iap_json_keep(iap_json_t *json, const uint8_t *bytes, size_t len)
 {
-    iap_json_kept_t  *kept;
+    uint16_t  *kept;
 
-    kept = &json->kept[json->keep];
+    kept = &json->lens[json->keep];
 
-    if (kept->len > IAP_JSON_TEXT_MAX) {
+    if (*kept > IAP_JSON_TEXT_MAX) {
         return;
     }
 
-    if (len > (size_t) (IAP_JSON_TEXT_MAX - kept->len)) {
-        kept->len = IAP_JSON_TEXT_MAX + 1;
+    if (len > (size_t) (IAP_JSON_TEXT_MAX - *kept)) {
+        *kept = IAP_JSON_TEXT_MAX + 1;
         return;
     }
 
-    memcpy(kept->text + kept->len, bytes, len);
-    kept->len = (uint16_t) (kept->len + len);
-}
-
-
-/* the first byte that is not plain: a quote, a backslash, no ASCII, or a
-   control character */
-
-static const uint8_t *
-iap_json_plain(const uint8_t *p, const uint8_t *last)
-{
-    uint64_t  special;
-
-    while (last - p >= 8) {
-        special = iap_json_special(p);
-
-        if (special != 0) {
-            return p + (__builtin_ctzll(special) >> 3);
-        }
-
-        p += 8;
-    }
-
-    while (p < last && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') {
-        p++;
-    }
-
-    return p;
-}
-
-
-/*
- * The lowest bit that is set is the top one of the first byte that is not
- * plain.  A subtraction borrows from the bytes that follow only where it has
- * found one, so they alone may be wrong.  A byte from 0x80 keeps its top bit
- * in at least one of the three.
- */
-
-static uint64_t
-iap_json_special(const uint8_t *p)
-{
-    uint64_t  v;
-
-    memcpy(&v, p, sizeof(v));
-
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-
-    return ((v - IAP_JSON_EACH(0x20))
-            | ((v ^ IAP_JSON_EACH('"')) - IAP_JSON_EACH(1))
-            | ((v ^ IAP_JSON_EACH('\\')) - IAP_JSON_EACH(1)))
-           & IAP_JSON_EACH(0x80);
+    memcpy(json->texts[json->keep] + *kept, bytes, len);
+    *kept = (uint16_t) (*kept + len);
 }
 
 

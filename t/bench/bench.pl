@@ -17,6 +17,8 @@ use Cwd qw(abs_path);
 use Getopt::Long;
 use Time::HiRes qw(sleep);
 
+use BenchBreaker;
+use BenchInstructions;
 use BenchRedis;
 use BenchRun;
 use IapGuard::Nginx;
@@ -37,7 +39,8 @@ use constant {
 
 # of the bench, in the order of their rows
 
-my @PARTS = qw(embedded refusing growing lua redis attack memory);
+my @PARTS = qw(embedded refusing growing lua redis breaker instructions attack
+               memory);
 
 my $USAGE = <<"END";
 usage: bench.pl [--module=FILE] [--nginx=FILE] [--rounds=N] [--seconds=N]
@@ -48,7 +51,8 @@ usage: bench.pl [--module=FILE] [--nginx=FILE] [--rounds=N] [--seconds=N]
     --rounds=N     runs of each row (5)
     --seconds=N    of each run (2)
     --only=PARTS   some of: @PARTS
-                   (lua is compared with redis, both with embedded, too)
+                   (lua is compared with redis, both with embedded, too;
+                   instructions are of what breaker has, and need valgrind)
 END
 
 # what each sender says, unless a row says otherwise
@@ -117,12 +121,16 @@ sub bench {
                           senders => SENDERS, refused => REFUSED)
         : undef;
 
+    my $breaker = ($only{breaker} || $only{instructions})
+        && BenchBreaker->new(site => \%site, cpu => $cpus[1]);
+
     my %rows = (
         embedded => sub { admitting(%site) },
         refusing => sub { refusing(%site) },
         growing  => sub { growing(%site) },
         lua      => sub { $redis->lua_rows },
         redis    => sub { $redis->guard_rows },
+        breaker  => sub { $breaker->rows },
     );
 
     my @rows   = map { $rows{$_}->() } grep { $only{$_} && $rows{$_} } @PARTS;
@@ -142,6 +150,10 @@ sub bench {
 
     my @logged = ($only{refusing} ? logged(%site) : (),
                   $only{redis} ? $redis->logged : ());
+    $breaker->check if $only{breaker};
+
+    my %instructions = $only{instructions} ? instructions($breaker) : ();
+
     my $memory = $only{memory} && memory(%site);
     my $bucket = $only{redis} && $redis->memory(\&fill);
 
@@ -152,10 +164,13 @@ sub bench {
     print_attack($attack) if $attack;
     print_memory($memory) if $memory;
     print_redis($redis, $bucket) if $bucket;
+    printf "%-46s%12.0f instructions\n", $_, $instructions{$_}
+        foreach sort keys %instructions;
     print "\n";
 
     print "targets, each a ratio in this run\n";
-    $run->print_targets(\@rows, targets(), BenchRedis->targets);
+    $run->print_targets(\@rows, targets(), BenchRedis->targets,
+                        BenchBreaker->targets);
     BenchRun->print_target(
         name => '100 attackers for 1 honest one: honest p99, with / without',
         value => BenchRun::median_of(@{ $attack->{ratios} }), at_most => 1.5)
@@ -508,6 +523,26 @@ sub print_memory {
         $memory->{used} / 1_048_576;
 
     return;
+}
+
+
+sub instructions {
+    my ($breaker) = @_;
+    my %found;
+
+    if (!BenchInstructions->possible) {
+        print STDERR "there is no valgrind to count instructions\n";
+        return;
+    }
+
+    my $site = $breaker->site;
+
+    foreach my $row ($breaker->rows_of($site)) {
+        print STDERR "instructions: $row->{name}\n";
+        $found{ $row->{name} } = BenchInstructions->of($site, $row->{path});
+    }
+
+    return %found;
 }
 
 

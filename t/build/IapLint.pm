@@ -26,6 +26,7 @@ my $CORE_HEADERS = qr{^(?:
     assert | ctype | errno | inttypes | limits | math | stdalign | stdarg
     | stdbool | stddef | stdint | stdio | stdlib | string | strings
     | arpa/inet | netinet/in | sys/socket
+    | emmintrin                                 # the compiler's own
 )\.h$ | ^openssl/\w+\.h$}x;
 
 my @CHECKS = (

@@ -169,7 +169,8 @@ subtest 'apple' => sub {
     is($ask->()->{error}, 'no answer within 0.5 s', 'hang');
 
     my $report = $apple->report;
-    is_deeply([@{$report}{qw(calls waiting left)}], [13, 0, 1], 'counts');
+    is_deeply([@{$report}{qw(calls waiting most left)}], [13, 0, 1, 1],
+              'counts');
     is($report->{by_mode}{429}, 4, 'counts by mode');
 
     $apple->behave(mode => '5xx', percent => 25, times => 2);

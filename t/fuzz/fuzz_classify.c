@@ -209,7 +209,8 @@ fuzz_verdict(const iap_rule_t *rules, unsigned n, const iap_answer_t *answer)
 
     fuzz_check(v.class != IAP_CLASS_SUCCESS
                || (answer->transport == IAP_TRANSPORT_OK
-                   && (answer->status / 100 == 2 || answer->status == 304)));
+                   && (answer->status / 100 == 2 || answer->status == 101
+                       || answer->status == 304)));
 
     for (i = 0; i < n; i++) {
         if (v.rule.data == (const uint8_t *) rules[i].text) {

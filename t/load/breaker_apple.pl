@@ -8,11 +8,10 @@
 use strict;
 use warnings;
 
-use IO::Select;
-use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use IapGuard::AtOnce;
 use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::StandInApple;
@@ -367,29 +366,6 @@ sub killed {
 }
 
 
-# sends so many requests, each on a connection of its own
-
-sub ask {
-    my ($nginx, $path, $n) = @_;
-    my @sockets;
-
-    foreach my $i (1 .. $n) {
-        my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
-            PeerPort => $nginx->port, Proto => 'tcp') or die "connect: $@\n";
-
-        my $method = $path eq '/verify' ? 'POST' : 'GET';
-        my $text = join "\r\n", "$method $path HTTP/1.1", 'Host: localhost',
-                        'Connection: close', "X-User-Id: u$i",
-                        'Content-Length: 2', '', '{}';
-
-        syswrite($socket, $text) == length $text or die "write: $!\n";
-        push @sockets, $socket;
-    }
-
-    return \@sockets;
-}
-
-
 sub leave {
     my ($nginx, $n) = @_;
     my $sockets = ask($nginx, '/verify', $n);
@@ -399,19 +375,4 @@ sub leave {
     sleep 0.3;
 
     return;
-}
-
-
-# their statuses; 0 where the connection was closed without an answer
-
-sub at_once {
-    my ($nginx, $path, $n) = @_;
-
-    return map {
-        local $SIG{ALRM} = sub { die "no answer within 10 s\n" };
-        alarm 10;
-        my $text = do { local $/; readline $_ };
-        alarm 0;
-        defined $text && $text =~ m{^HTTP/1\.1 (\d+) } ? $1 : 0;
-    } @{ ask($nginx, $path, $n) };
 }

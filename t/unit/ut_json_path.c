@@ -378,6 +378,11 @@ ut_names(void)
     ut_found("{\"\xc3\xa9\":1}", "\xc3\xa9", "1");
     ut_found("{\"\\ud83d\\ude00\":1}", "\xf0\x9f\x98\x80", "1");
     ut_found("{\"a\\\\u0062\":1}", "ab a\\u0062", "- 1");
+
+    /* more than is kept of one, and a path as long as that */
+
+    ut_found("{\"\\u0061" UT_A128 UT_A128 UT_A128 "\":1}",
+             UT_A128 "." UT_A128, "-");
     ut_found("{\"a\\n\":1}", "a\n", "1");
 
     /* a value is no name, and a name no value */

@@ -54,9 +54,11 @@ and what a subclass adds (C<json> of IapGuard::StandInApple).  All modes take
 =head2 Counts
 
     {"name":"apple", "behaviour":{"mode":"ok"}, "calls":7, "waiting":0,
-     "left":0, "by_mode":{"ok":7}, "by_sender":{"honest":7}}
+     "most":2, "left":0, "by_mode":{"ok":7}, "by_sender":{"honest":7}}
 
-C<waiting> are calls without an answer yet, C<left> those whose client went
+C<waiting> are calls without an answer yet, C<most> is how many have been so
+at once, those that came before the counts were set to zero included, C<left>
+are those whose client went
 before it, C<by_mode> says how each call was treated, C<by_sender> goes by the
 calls' X-Sender header (at most 100 different ones, then "more").
 
@@ -196,6 +198,8 @@ sub _request {
 
     $self->{waiting}++;
     $reply->{is_call} = 1;
+
+    $count->{most} = $self->{waiting} if $self->{waiting} > $count->{most};
 
     my $handler = $self->_modes->{$mode};
 
@@ -431,8 +435,8 @@ sub _report {
 
 sub _reset_counts {
     my ($self) = @_;
-    $self->{count} = { calls => 0, left => 0, by_mode => {},
-                       by_sender => {} };
+    $self->{count} = { calls => 0, most => $self->{waiting} || 0, left => 0,
+                       by_mode => {}, by_sender => {} };
     return;
 }
 
