@@ -513,3 +513,20 @@ GET /t
 --- wait: 0.2
 --- outcomes: success=1
 --- outcomes_c: retry=1
+
+
+
+=== TEST 23: post_action sends the request's body once more, also out of a file
+--- config
+    location = /t {
+        client_body_in_file_only clean;
+        iap_guard_breaker b;
+        proxy_pass http://raw/200;
+        post_action /after;
+    }
+    location = /after { iap_guard_breaker c; proxy_pass http://raw/500; }
+--- request eval
+"POST /t\n" . "x" x 3000
+--- wait: 0.2
+--- outcomes: success=1
+--- outcomes_c: retry=1

@@ -100,12 +100,12 @@ add_block_preprocessor(sub {
     }
     proxy_connect_timeout 5s;
     server {
-        listen unix:\$TEST_NGINX_HTML_DIR/left.sock;
+        listen unix:\$TEST_NGINX_HTML_DIR/left.sock sndbuf=64k;
         send_timeout $send_timeout;
         $locations
     }
     server {
-        listen unix:\$TEST_NGINX_HTML_DIR/h2.sock http2;
+        listen unix:\$TEST_NGINX_HTML_DIR/h2.sock http2 sndbuf=64k;
         send_timeout $send_timeout;
         $locations
     }

@@ -19,6 +19,7 @@ my $raw = IapGuard::RawServer->start(
     '/good' => ["HTTP/1.1 204 No Content\r\n\r\n"],
     '/bad'  => ["HTTP/1.1 500 Oops\r\n$answer"],
     '/hang' => ['hang'],
+    '/late' => [\0.5, "HTTP/1.1 204 No Content\r\n\r\n"],
     '/held' => ["HTTP/1.1 429 Wait\r\nRetry-After: 100\r\n$answer"],
     '/until' => [
         "HTTP/1.1 429 Wait\r\nRetry-After: Fri, 01 Jan 2100 00:00:00 GMT\r\n"
@@ -33,11 +34,12 @@ my $nginx = IapGuard::Nginx->new(IapGuard::Nginx->options,
         iap_guard_breaker  b $parameters;
         iap_guard_breaker  c min=4 window=10s;
         iap_guard_breaker  d $parameters;
+        iap_guard_breaker  e slow=1s;
         proxy_read_timeout 1h;
         upstream raw { server 127.0.0.1:@{[ $raw->port ]}; }",
     server => join '', map { "
         location /$_/ { iap_guard_breaker $_; proxy_pass http://raw/; }" }
-        qw(b c d));
+        qw(b c d e));
 
 plan skip_all => 'AddressSanitizer wants to be preloaded first'
     if $nginx->asan;
@@ -149,6 +151,31 @@ subtest 'a hold is from now on, and bounded' => sub {
 };
 
 
+subtest 'a hold is also kept when the breaker is forced closed' => sub {
+    put('"forced-closed"');
+    is statuses(qw(d/held d/good)), '429 503', 'on hold';
+    is breaker('d')->{retry_after}, 100, 'and shown so';
+    put('"forced-open"');
+    is breaker('d')->{retry_after}, undef, 'forced open it has no end';
+    put('null');
+    is breaker('d')->{retry_after}, 100, 'by itself, it has';
+    $clock->forward(101);
+    is statuses('d/good'), '204', 'over';
+};
+
+
+# nginx sees the answer first, and then that a second has passed
+
+subtest 'a slow call that is not found hanging before it ends' => sub {
+    hold('e/late', 'e');
+    $clock->forward(5);
+    sleep 1;
+    is_deeply counted(breaker('e')->{outcomes}), { success => 1 }, 'it ended';
+    is_deeply [@{ breaker('e') }{qw(calls slow)}], [1, 1], 'and was slow';
+    let_go();
+};
+
+
 is_deeply [$nginx->complaints], [], 'no alert, no crit';
 
 $nginx->stop;
@@ -164,13 +191,23 @@ sub statuses {
 
 sub breaker { return $nginx->api_json('GET', 'breakers/' . ($_[0] // 'b')) }
 
+sub put {
+    $nginx->api('PUT', 'breakers/d', "{\"mode\":$_[0]}");
+    return;
+}
+
+sub counted {
+    my ($counts) = @_;
+    return { map { $_ => $counts->{$_} } grep { $counts->{$_} } keys %$counts };
+}
+
 sub retry_after { return breaker()->{retry_after} }
 
 
 # a request whose answer nobody waits for; and all of them given up
 
 sub hold {
-    my ($path) = @_;
+    my ($path, $breaker) = @_;
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $nginx->port) or die "can't connect: $@\n";
 
@@ -178,7 +215,7 @@ sub hold {
     $socket->flush;
     push @asked, $socket;
 
-    return $nginx->wait_for(5, sub { breaker()->{inflight} });
+    return $nginx->wait_for(5, sub { breaker($breaker)->{inflight} });
 }
 
 sub let_go {

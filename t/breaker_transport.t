@@ -38,6 +38,8 @@ use IapGuard::BreakerTest {
                    . "ff\r\n{\"status\":0}"],
     '/rubbish' => ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
                    . "c\r\n{\"status\":0}\r\nzz\r\n"],
+    '/slow_body' => ["HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", \0.2,
+                     '{"status":0}'],
     '/cut_500' => ["HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nhalf"],
 };
 
@@ -523,7 +525,48 @@ GET /down/ok
 
 
 
-=== TEST 26: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
+=== TEST 26: a call that hangs is slow before it ends
+--- b: slow=100ms slow_ratio=100% min=1 open=1h
+--- no_http2
+--- init
+our $hanging = main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
+select undef, undef, undef, 0.2;
+--- request
+GET /b/ok
+--- error_code: 503
+--- wait: 0.2
+--- outcomes: cut=1 retry=1
+--- state: open
+--- shows: reason=slow slow=1 calls=1
+
+
+
+=== TEST 27: an answer is not slow for its body
+--- b: slow=100ms
+--- request
+GET /b/slow_body
+--- outcomes: success=1
+--- shows: calls=1 slow=0
+
+
+
+=== TEST 28: after a slow call, another one is not
+--- b: slow=100ms
+--- config
+    location = /t {
+        iap_guard_breaker b;
+        proxy_pass http://raw/hang;
+        error_page 504 = /b/ok;
+    }
+--- request
+GET /t
+--- error_code: 200
+--- outcomes: retry=1 success=1
+--- shows: calls=2 slow=0.5
+
+
+
+=== TEST 29: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
 --- config
     location = /fastcgi { iap_guard_breaker b; fastcgi_pass 127.0.0.1:1; }
     location = /uwsgi { iap_guard_breaker b; uwsgi_pass 127.0.0.1:1; }

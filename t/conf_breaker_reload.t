@@ -102,14 +102,20 @@ subtest 'a name that is gone for a while, and another one' => sub {
 
 
 subtest 'names that change with each reload find room' => sub {
+    my $kept = "min=1 open=1h;\n    iap_guard_breaker kept";
+
+    reload($kept, 'b0', '2m');
+    put('"observe"', 'kept');
+
     foreach my $n (1 .. 20) {
-        reload('min=1 open=1h', "b$n", '2m') or return;
+        reload($kept, "b$n", '2m') or return;
         is breaker("b$n")->{state}, 'closed', "b$n is closed";
         is statuses(qw(bad good)), '502 503', "b$n opens"
             if $n % 8 == 0;
     }
 
     is scalar(my @lines = $nginx->log_lines(qr/has no room/)), 0, 'there was';
+    is breaker('kept')->{mode}, 'observe', 'not by what is there all the time';
 };
 
 
@@ -171,7 +177,8 @@ sub breaker { return $nginx->api_json('GET', 'breakers/' . ($_[0] // 'upstream')
 sub mode { return [@{ breaker() }{qw(mode source state)}] }
 
 sub put {
-    $nginx->api('PUT', 'breakers/upstream', "{\"mode\":$_[0]}");
+    my ($mode, $name) = @_;
+    $nginx->api('PUT', 'breakers/' . ($name // 'upstream'), "{\"mode\":$mode}");
     return;
 }
 
