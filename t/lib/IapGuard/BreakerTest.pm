@@ -26,9 +26,8 @@ use warnings;
 use JSON::PP ();
 use Test::More;
 
-use IO::Socket::INET ();
-
 use IapGuard::LoadClient;
+use IapGuard::Port qw(free_port);
 use IapGuard::RawServer;
 use Test::Nginx::Util qw(add_block_preprocessor);
 
@@ -112,13 +111,6 @@ sub look {
         "$title: failures" if defined $block->share;
 
     return;
-}
-
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1')
-        or die "no free port: $@\n";
-    return $socket->sockport;
 }
 
 

@@ -27,6 +27,7 @@ use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::Loop;
+use IapGuard::Port qw(free_port);
 
 
 sub new {
@@ -263,15 +264,6 @@ sub _openssl {
     my $words = qx{openssl $arguments 2>&1};
     die "openssl: $words\n" if $? != 0;
     return;
-}
-
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
-                                       Proto => 'tcp')
-        or die "no free port: $@\n";
-
-    return $socket->sockport;
 }
 
 
