@@ -4,6 +4,8 @@
 # two machines would have, and one redis-server that goes away, comes back,
 # is flushed, and holds something else.  What one of them bans or lifts holds
 # on the other within two seconds, and survives all of that.
+#
+# Runs beside others.
 
 use strict;
 use warnings;
