@@ -17,9 +17,12 @@ use warnings;
 
 use File::Basename qw(basename);
 use File::Path qw(make_path);
+use File::Spec::Functions qw(abs2rel);
 use IO::Handle;
 use IO::Select;
 use POSIX qw(WNOHANG);
+
+use constant WIDTH => 500;      # of what is shown; a test's name may be a page
 
 my $folder = shift @ARGV;
 my @command;
@@ -41,7 +44,7 @@ my $begun  = time;
 my $status = run(@command, @ARGV);
 
 open my $times, '>>', "$folder/times" or die "$folder/times: $!\n";
-printf {$times} "%d %s\n", time - $begun, $file;
+printf {$times} "%d %s\n", time - $begun, abs2rel($file);
 close $times or die "$folder/times: $!\n";
 
 exit $status;
@@ -116,7 +119,8 @@ sub pass_on {
 }
 
 
-# "Bail out!" only as a comment
+# "Bail out!" only as a comment; of what is not for prove, no more than can be
+# read
 
 sub put {
     my ($line, $is_noise) = @_;
@@ -127,8 +131,15 @@ sub put {
     }
 
     print {$log} $line;
-    print {$err} $line if $is_noise;
-    print { $is_noise ? *STDERR : *STDOUT } $line;
+
+    if ($is_noise) {
+        print {$err} $line;
+        substr($line, WIDTH) = "...\n" if length $line > WIDTH;
+        print STDERR $line;
+
+    } else {
+        print $line;
+    }
 
     return;
 }

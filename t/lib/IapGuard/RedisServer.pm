@@ -29,6 +29,8 @@ use IapGuard::Child;
 use IapGuard::Loop;
 use IapGuard::Port qw(free_port);
 
+use constant START_SECONDS => 30;       # it may have much to load
+
 
 sub new {
     my ($class, %options) = @_;
@@ -78,7 +80,7 @@ sub start {
         '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
         @{ $self->{options} || [] }, @options);
 
-    my $until = IapGuard::Loop::now() + 10;
+    my $until = IapGuard::Loop::now() + START_SECONDS;
 
     until (eval { $self->cli('PING') eq 'PONG' }) {
         die "redis-server does not start\n" if IapGuard::Loop::now() > $until;
