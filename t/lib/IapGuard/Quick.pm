@@ -111,7 +111,8 @@ sub kill_process {
 }
 
 
-# With two workers at a time, of which one will leave, either may answer.
+# While there are both, the old worker and the new one, either may answer.  In
+# this order: the new one has its title before it answers, and is counted.
 
 sub test_config_version {
     my ($name, $block) = @_;
@@ -123,8 +124,8 @@ sub test_config_version {
     my $wanted = $Test::Nginx::Util::ConfigVersion;
 
     while (IapGuard::Loop::now() < $until) {
-        return if workers() <= configured_workers()
-                  && config_version() eq $wanted;
+        return if config_version() eq $wanted
+                  && workers() <= configured_workers();
         sleep LOOK;
     }
 
