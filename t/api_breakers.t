@@ -307,6 +307,7 @@ Authorization: Bearer open-sesame
 
 
 === TEST 10: a change needs write, and the token
+--- no_http2
 --- request eval
 ['PUT /read/breakers/b
 {"mode":"forced-open"}', 'PUT /api/breakers/b

@@ -536,18 +536,7 @@ sub bans {
 
 sub pid { return slurp('nginx.pid') =~ /^(\d+)/ ? $1 : die "no pid\n" }
 
-sub workers {
-    my $master = pid();
-    my @workers;
-
-    foreach my $stat (glob '/proc/[0-9]*/stat') {
-        open my $file, '<', $stat or next;
-        my $line = readline($file) // next;
-        push @workers, $1 if $line =~ /^(\d+) .*\) \S (\d+) / && $2 == $master;
-    }
-
-    return @workers;
-}
+sub workers { return IapGuard::Child->children(pid()) }
 
 
 # of the master, what is not shared memory, kB

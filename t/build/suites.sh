@@ -1,36 +1,73 @@
 # The tests.  Read by build.sh.
 #
 # A suite is run by prove, so that what it prints ends in prove's own words;
-# then one table tells of all of them.  A suite that ran no test has failed.
+# then what has failed is said again, and one table tells of all suites.  A
+# suite that ran no test has failed, and so has one that left a temporary file.
+#
+# What a file of tests has said is in build/test/SUITE/FILE.log.
 
-ALL_SUITES="unit lint perl redis plain store asan hup http2 load ends"
+ALL_SUITES="unit lint perl redis plain store asan hup http2 long load ends"
 
 TEST_OUT=$BUILD/test
 
-# Test::Nginx mostly waits
-TEST_JOBS=${TEST_JOBS:-$JOBS}
+# Test::Nginx mostly waits, for nginx to start and to end; with
+# AddressSanitizer less so.
+
+TEST_JOBS=${TEST_JOBS:-$((JOBS * 3))}
+ASAN_JOBS=$(((TEST_JOBS * 2 + 2) / 3))
 
 UNIT_CFLAGS="-std=gnu11 -g -O1 -Wall -Wextra -Werror -fno-omit-frame-pointer"
 UNIT_CFLAGS+=" -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 UNIT_LIBS="-lcrypto -lm"
 
 RESULTS=()
+FAILURES=()
 SUITE_ENV=()
+SUITE_TMP=
 
 
-# run_suite NAME PROVE-ARGUMENT...: runs it, shows what it prints, and notes
-# the result.
+# run_suite NAME JOBS "COMMAND" FILE...: runs COMMAND FILE for each file, so
+# many at a time, shows what they print, and notes the result.
 
 run_suite() {
-    local name=$1 log start=$SECONDS rc=0 files tests result
-    shift
+    local name=$1 jobs=$2 command=$3 start=$SECONDS rc=0 options=() folder
+    shift 3
 
     mkdir -p "$TEST_OUT"
-    log=$(mktemp "$TEST_OUT/$name.XXXXXX")
-    say "suite $name"
+    folder=$(mktemp -d "$TEST_OUT/$name.XXXXXX")
+    SUITE_TMP=$(mktemp -d "${TMPDIR:-/tmp}/iap_guard.XXXXXX")
+    trap remove_suite_tmp EXIT
 
-    env "${SUITE_ENV[@]}" prove --failures --timer "$@" 2>&1 < /dev/null \
-        | tee "$log" || rc=1
+    # nginx's workers run as another user if we are root
+
+    chmod 755 "$SUITE_TMP"
+
+    # what one file tells of itself can be followed, what many tell cannot
+
+    [ "$jobs" -gt 1 ] || options=(--comments)
+
+    say "suite $name"
+    env "${SUITE_ENV[@]}" TMPDIR="$SUITE_TMP" \
+        prove --failures --timer "${options[@]}" -j "$jobs" \
+              --exec "perl t/build/watch.pl $folder $command --" "$@" \
+              2>&1 < /dev/null \
+        | tee "$folder.log" || rc=1
+
+    rm -rf "${TEST_OUT:?}/$name"
+    mv "$folder" "$TEST_OUT/$name"
+    mv "$folder.log" "$TEST_OUT/$name.log"
+
+    note_suite "$name" "$((SECONDS - start))" $rc || rc=1
+    nothing_left "$name" || rc=1
+
+    return $rc
+}
+
+
+# note_suite NAME SECONDS RC: a line of the table, with what took longest
+
+note_suite() {
+    local name=$1 seconds=$2 rc=$3 log=$TEST_OUT/$1.log files tests result=pass
 
     # "Files=2, Tests=17, ..."
 
@@ -39,23 +76,23 @@ run_suite() {
             | tail -n 1
         echo "0 0")
 
-    mv "$log" "$TEST_OUT/$name.log"
-
-    result=pass
-    if [ $rc != 0 ]; then
+    if [ "$rc" != 0 ]; then
         result=FAIL
+        note_failures "$name" "$(
+            cd "$TEST_OUT" && perl "$ROOT/t/build/failed.pl" "$name.log" "$name")"
     elif [ "$tests" = 0 ]; then
         result="FAIL: ran no test"
         rc=1
     fi
 
-    note_result "$name" "$files" "$tests" "$((SECONDS - start))" "$result"
-    return $rc
+    note_result "$name" "$files" "$tests" "$seconds" "$result" \
+        "$(sort -rn "${log%.log}/times" | head -n 1)"
+    return "$rc"
 }
 
 
 note_result() {
-    RESULTS+=("$(printf '%-8s %6s %7s %6s   %s' "$@")")
+    RESULTS+=("$(printf '%-8s %6s %7s %6s   %-18s %s' "$@" | sed 's/ *$//')")
 }
 
 # of the suite that ran last
@@ -65,8 +102,37 @@ replace_result() {
 }
 
 
+# note_failures SUITE TEXT: said once more at the end, where it is seen
+
+note_failures() {
+    FAILURES+=("--- suite $1"$'\n'"$2")
+}
+
+
+# Whoever made a temporary file has to remove it.
+
+nothing_left() {
+    local left
+
+    left=$(cd "$SUITE_TMP" && find . -mindepth 1 | sort | head -n 12)
+    remove_suite_tmp
+    [ -n "$left" ] || return 0
+
+    note_failures "$1" "temporary files that were left: $left"
+    replace_result "FAIL: left files"
+    return 1
+}
+
+remove_suite_tmp() {
+    [ -z "$SUITE_TMP" ] || rm -rf "$SUITE_TMP"
+    SUITE_TMP=
+}
+
+
 print_results() {
-    printf '\n%-8s %6s %7s %6s   %s\n' suite files tests sec result
+    [ ${#FAILURES[@]} = 0 ] || printf '\n%s\n' "${FAILURES[@]}"
+    printf '\n%-8s %6s %7s %6s   %-18s %s\n' suite files tests sec result \
+        "longest, sec"
     printf '%s\n' "${RESULTS[@]}"
 }
 
@@ -86,7 +152,7 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        perl | plain | store | hup | load)
+        perl | plain | store | hup | long | load)
             locked build_installed ;;
         static)
             locked build_static ;;
@@ -121,12 +187,12 @@ suite_unit() {
     local programs
     mapfile -t programs < <(unit_programs "$@")
 
-    run_suite unit --comments --exec '' "${programs[@]}"
+    run_suite unit "$JOBS" '' "${programs[@]}"
 }
 
 
 suite_lint() {
-    run_suite lint --comments "$@"
+    run_suite lint "$JOBS" perl "$@"
 }
 
 
@@ -135,7 +201,7 @@ suite_lint() {
 suite_perl() {
     use_installed
     nginx_in_environment
-    run_suite perl --comments -It/lib "$@"
+    run_suite perl "$JOBS" "perl -It/lib" "$@"
 }
 
 
@@ -143,7 +209,7 @@ suite_perl() {
 
 suite_redis() {
     SUITE_ENV=()
-    run_suite redis --comments --exec "perl -It/lib" "$@"
+    run_suite redis "$JOBS" "perl -It/lib" "$@"
 }
 
 
@@ -152,7 +218,8 @@ suite_redis() {
 
 suite_link() {
     SUITE_ENV=()
-    run_suite link "$@" :: --source="$BUILD/link/tree" --build="$BUILD/link/out"
+    run_suite link 1 perl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/link/out"
 }
 
 
@@ -160,7 +227,7 @@ suite_link() {
 
 suite_route() {
     SUITE_ENV=()
-    run_suite route "$@" :: --source="$BUILD/link/tree" \
+    run_suite route 1 perl "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/route/out"
 }
 
@@ -169,12 +236,27 @@ suite_route() {
 # environment
 
 test_nginx() {
-    local name=$1
+    local name=$1 jobs=$TEST_JOBS files
     shift
 
+    [ "$name" != asan ] || jobs=$ASAN_JOBS
     nginx_in_environment
-    run_suite "$name" -j "$TEST_JOBS" \
-        --exec "perl t/build/slot.pl $TEST_OUT" "$@"
+    mapfile -t files < <(longest_first "$@")
+    run_suite "$name" "$jobs" "perl t/build/slot.pl $TEST_OUT" "${files[@]}"
+}
+
+
+# So that none is left at the end that all wait for: what starts servers of its
+# own takes long, and what has many blocks does
+
+longest_first() {
+    local file own
+
+    for file in "$@"; do
+        own=1
+        ! grep -q '^run_tests' "$file" || own=0
+        echo "$own $(wc -c < "$file") $file"
+    done | sort -k1,1nr -k2,2nr | cut -d' ' -f3
 }
 
 
@@ -226,7 +308,7 @@ suite_asan() {
 
     use_asan
     rm -f "$ASAN_REPORTS"/*
-    SUITE_ENV=(TEST_NGINX_TIMEOUT=10 TEST_NGINX_SLEEP=0.05)
+    SUITE_ENV=(TEST_NGINX_TIMEOUT=10)
     test_nginx asan "$@" || rc=1
     no_asan_reports asan || rc=1
 
@@ -242,6 +324,8 @@ no_asan_reports() {
 
         n=$((n + 1))
         [ $n -gt 3 ] || sed '/^SUMMARY/q' "$report"
+        [ $n -gt 2 ] || note_failures "$1" "$(
+            grep -m 12 -E '^=+[0-9]|^ +#[0-9]+ |^SUMMARY' "$report")"
     done
 
     replace_result "FAIL: $n reports in ${ASAN_REPORTS#"$ROOT/"}"
@@ -249,12 +333,22 @@ no_asan_reports() {
 }
 
 
-# Whole machines of servers and clients, one after the other: they measure.
+# Whole machines of servers and clients.  Those that measure have this one for
+# themselves, one after the other; those that only see what happens in its time
+# say so, and mostly wait.
+
+BESIDE='^# Runs beside others\.'
+
+suite_long() {
+    use_installed
+    nginx_in_environment
+    run_suite long "$((JOBS * 2))" "perl -It/lib" "$@"
+}
 
 suite_load() {
     use_installed
     nginx_in_environment
-    run_suite load --comments --exec "perl -It/lib" "$@"
+    run_suite load 1 "perl -It/lib" "$@"
 }
 
 
@@ -266,7 +360,7 @@ suite_ends() {
     use_asan
     rm -f "$ASAN_REPORTS"/*
     nginx_in_environment
-    run_suite ends --comments --exec "perl -It/lib" "$@" || rc=1
+    run_suite ends 1 "perl -It/lib" "$@" || rc=1
     no_asan_reports ends || rc=1
 
     return $rc
@@ -304,7 +398,10 @@ files_of() {
 
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
-            load:t/load/*.pl)       echo "$file" ;;
+            long:t/load/*.pl)
+                ! grep -q "$BESIDE" "$file" || echo "$file" ;;
+            load:t/load/*.pl)
+                grep -q "$BESIDE" "$file" || echo "$file" ;;
             ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;

@@ -15,13 +15,13 @@ use strict;
 use warnings;
 
 use File::Temp ();
-use IO::Socket::INET;
 use JSON::PP ();
 use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
+use IapGuard::Port qw(free_port);
 use IapGuard::StandInApple;
 use IapGuard::StandInBackend;
 
@@ -85,7 +85,7 @@ sub start {
     # take it
 
     foreach (1 .. PORTS_TRIED) {
-        $self->{port} = _free_port();
+        $self->{port} = free_port();
         return if $self->_start_nginx;
     }
 
@@ -206,15 +206,6 @@ sub _random_token {
     open my $random, '<:raw', '/dev/urandom' or die "/dev/urandom: $!\n";
     read $random, my $bytes, 16 or die "/dev/urandom: $!\n";
     return unpack 'H*', $bytes;
-}
-
-
-sub _free_port {
-    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
-                                       Proto => 'tcp')
-        or die "no free port: $@\n";
-
-    return $socket->sockport;
 }
 
 

@@ -223,4 +223,36 @@ subtest 'children' => sub {
 };
 
 
+subtest 'a process by its number' => sub {
+    my $pid = fork // die "fork: $!\n";
+    exec 'sleep', '1000' if !$pid;
+
+    is_deeply [IapGuard::Child->children($$)], [$pid], 'a child';
+    ok wait_for(sub { IapGuard::Child->title($pid) =~ /^sleep\b.*1000$/s }),
+        'and its title';
+    ok wait_for(sub { IapGuard::Child->state($pid) eq 'S' }), 'it sleeps';
+    ok(IapGuard::Child->alive($pid), 'and lives');
+
+    kill 'KILL', $pid;
+    ok wait_for(sub { IapGuard::Child->state($pid) eq 'Z' }), 'it has ended';
+    ok !IapGuard::Child->alive($pid), 'and is gone, though nobody has asked';
+
+    waitpid $pid, 0;
+    ok !IapGuard::Child->alive($pid), 'and when somebody has';
+    is_deeply [IapGuard::Child->children($$)], [], 'it was the only child';
+};
+
+
+sub wait_for {
+    my ($condition) = @_;
+
+    for (1 .. 500) {
+        return 1 if $condition->();
+        select undef, undef, undef, 0.01;
+    }
+
+    return 0;
+}
+
+
 done_testing;

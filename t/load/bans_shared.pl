@@ -4,6 +4,8 @@
 # two machines would have, and one redis-server that goes away, comes back,
 # is flushed, and holds something else.  What one of them bans or lifts holds
 # on the other within two seconds, and survives all of that.
+#
+# Runs beside others.
 
 use strict;
 use warnings;
@@ -190,6 +192,8 @@ sub by_a_segment {
 
     is lift($two, 'guard=redeem&layer=segment&key=10.0.0.0/24'), 1,
         'segment: lifted on the other machine';
+    in_time('segment: forgotten in the store', sub {
+        !@{ $redis->command('KEYS', 'iap:redeem:segment/*:10.0.0.0/24') } });
     is redeem($two, 'u4', '10.0.0.4'), '200',
         'segment: there, a new user passes at once';
     in_time('segment: lifted on the first machine',

@@ -9,6 +9,7 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use IapGuard::Child;
 use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::Wrk;
@@ -253,7 +254,7 @@ sub binary_upgrade {
 
     kill 'QUIT', $old;
 
-    ok $nginx->wait_for(10, sub { !kill 0, $old }),
+    ok $nginx->wait_for(10, sub { !IapGuard::Child->alive($old) }),
         'upgrade: the old master went';
 
     sleep 0.5;

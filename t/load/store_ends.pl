@@ -17,6 +17,7 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 use IapGuard::Asked;
+use IapGuard::Child;
 use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::RedisServer;
@@ -163,7 +164,7 @@ sub quitting_while_asked {
     kill 'QUIT', @workers;
     $asked->run(0.2);
 
-    is scalar(grep { kill 0, $_ } @workers), WORKERS,
+    is scalar(grep { IapGuard::Child->alive($_) } @workers), WORKERS,
         'quit while asked: no worker goes before the answers have come';
     $redis->thaw;
     $asked->wait;

@@ -3,6 +3,8 @@
 # A master that is replaced, under load, in each of the ways in which that
 # happens: nobody who asks is told of it, the new one decides, the old one is
 # left.
+#
+# Runs beside others.
 
 use strict;
 use warnings;

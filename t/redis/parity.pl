@@ -20,6 +20,7 @@ use IO::Socket::INET;
 use Time::HiRes qw(sleep time);
 
 use IapGuard::Child;
+use IapGuard::Port qw(free_port);
 
 use constant START_TIMEOUT => 20;
 
@@ -81,15 +82,6 @@ sub start {
     }
 
     bail("$program does not start");
-}
-
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1', LocalPort => 0, Listen => 1)
-        or bail("no port is free: $!");
-
-    return $socket->sockport;
 }
 
 

@@ -34,9 +34,8 @@ use warnings;
 use JSON::PP ();
 use Test::More;
 
-use IO::Socket::INET ();
-
 use IapGuard::LoadClient;
+use IapGuard::Port qw(free_port);
 use IapGuard::RawServer;
 use Test::Nginx::Util qw(add_block_preprocessor);
 
@@ -155,13 +154,6 @@ sub counted {
 }
 
 sub in_order { return join ' ', sort split ' ', $_[0] }
-
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1')
-        or die "no free port: $@\n";
-    return $socket->sockport;
-}
 
 
 sub trimmed {

@@ -10,6 +10,13 @@ package IapGuard::Child;
 #   $child->running;
 #   my $status = $child->stop;       # as in $?
 #
+# And of any process, by its number:
+#
+#   IapGuard::Child->alive($pid);       # one that nobody waited for is not
+#   IapGuard::Child->state($pid);       # "S" and so on, as in proc(5)
+#   IapGuard::Child->title($pid);       # what it calls itself
+#   IapGuard::Child->children($pid);    # their numbers
+#
 # The code given to start() has to end when $gone becomes readable; its
 # return value is the exit code.  A program gets the `quit` signal, later
 # TERM, last KILL.
@@ -100,6 +107,38 @@ sub stop {
 }
 
 
+# A process that has ended, but nobody has asked how, is gone: for one without
+# a parent that would be the system's first process, which may take its time.
+
+sub alive { return $_[0]->state($_[1]) =~ /[^ZX]/ }
+
+# "pid (comm) state ppid"
+
+sub state {
+    my ($class, $pid) = @_;
+    return _slurp("/proc/$pid/stat") =~ /.*\) (\S) /s ? $1 : '';
+}
+
+
+sub title {
+    my ($class, $pid) = @_;
+    return _slurp("/proc/$pid/cmdline") =~ s/[\0 ]+$//r;
+}
+
+
+sub children {
+    my ($class, $parent) = @_;
+    my $known = "/proc/$parent/task/$parent/children";
+
+    return split ' ', _slurp($known) if -e $known;
+
+    # a kernel built without that
+
+    return grep { _slurp("/proc/$_/stat") =~ /.*\) \S (\d+) /s && $1 == $parent }
+           map { m{(\d+)$} } glob '/proc/[0-9]*';
+}
+
+
 sub DESTROY {
     my ($self) = @_;
     local ($@, $?, $!);
@@ -171,6 +210,15 @@ sub _redirect {
     open STDERR, '>&', \*STDOUT or die "$file: $!\n";
 
     return;
+}
+
+
+sub _slurp {
+    my ($path) = @_;
+
+    open my $file, '<', $path or return '';
+    local $/;
+    return <$file> // '';
 }
 
 

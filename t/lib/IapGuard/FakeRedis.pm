@@ -45,6 +45,7 @@ use Socket qw(SOL_SOCKET SO_LINGER IPPROTO_TCP TCP_NODELAY);
 
 use IapGuard::Child;
 use IapGuard::Loop;
+use IapGuard::Port qw(free_port);
 
 my $json = JSON::PP->new->canonical->latin1;
 
@@ -123,7 +124,7 @@ sub _listener {
     my $listener = $self->{path}
         ? IO::Socket::UNIX->new(Local => $self->{path}, Listen => 511)
         : IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 511,
-                                LocalPort => $self->{port} || 0,
+                                LocalPort => $self->{port} || free_port(),
                                 ReuseAddr => 1, Proto => 'tcp');
 
     die "can't listen: $!\n" unless $listener;

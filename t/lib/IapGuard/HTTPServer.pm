@@ -24,6 +24,7 @@ use IO::Socket::INET;
 use Socket qw(SOL_SOCKET SO_LINGER SOMAXCONN IPPROTO_TCP TCP_NODELAY);
 
 use IapGuard::HTTPParser;
+use IapGuard::Port qw(free_port);
 
 my %REASON = (
     200 => 'OK', 202 => 'Accepted', 204 => 'No Content', 302 => 'Found',
@@ -41,8 +42,8 @@ sub listener {
     my ($class, $port) = @_;
 
     my $socket = IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1', LocalPort => $port, Proto => 'tcp',
-        Listen => SOMAXCONN, ReuseAddr => 1, Blocking => 0)
+        LocalAddr => '127.0.0.1', LocalPort => $port || free_port(),
+        Proto => 'tcp', Listen => SOMAXCONN, ReuseAddr => 1, Blocking => 0)
         or die "can't listen on 127.0.0.1:$port: $@\n";
 
     return $socket;

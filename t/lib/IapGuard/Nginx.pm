@@ -25,13 +25,13 @@ use warnings;
 use Cwd qw(abs_path);
 use File::Temp ();
 use Getopt::Long ();
-use IO::Socket::INET;
 use JSON::PP ();
 use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
+use IapGuard::Port qw(free_port);
 
 use constant {
     PORTS_TRIED  => 5,
@@ -97,7 +97,7 @@ sub start {
     # take it
 
     for (1 .. PORTS_TRIED) {
-        $self->{port} = _free_port();
+        $self->{port} = free_port();
         _write($self->file('nginx.conf'), $self->_conf);
 
         my $rc = system 'sh', '-c', 'exec "$@" > "$0" 2>&1 < /dev/null',
@@ -125,7 +125,7 @@ sub accepts {
     my ($self) = @_;
 
     _write($self->file('api.token'), "$self->{token}\n");
-    $self->{port} = _free_port();
+    $self->{port} = free_port();
     _write($self->file('nginx.conf'), $self->_conf);
 
     return !system 'sh', '-c', 'exec "$@" -t > /dev/null 2>&1 < /dev/null',
@@ -501,27 +501,16 @@ sub _gone {
     my (@pids) = @_;
 
     return IapGuard::Nginx->wait_for(QUIT_SECONDS, sub {
-        return !grep { kill 0, $_ } @pids;
+        return !grep { IapGuard::Child->alive($_) } @pids;
     });
 }
 
 
 sub _workers {
     my ($master, $title) = @_;
-    my @pids;
 
-    return unless $master;
-
-    foreach my $folder (glob '/proc/[0-9]*') {
-        my $words = _slurp("$folder/cmdline");
-        $words =~ s/[\0 ]+$//;
-        next unless $words =~ $title;
-
-        # "pid (comm) state ppid"
-
-        push @pids, $folder =~ /(\d+)$/
-            if _slurp("$folder/stat") =~ /.*\) \S (\d+) /s && $1 == $master;
-    }
+    my @pids = grep { IapGuard::Child->title($_) =~ $title }
+               $master ? IapGuard::Child->children($master) : ();
 
     return @pids;
 }
@@ -530,15 +519,6 @@ sub _workers {
 sub _pid {
     my ($file) = @_;
     return _slurp($file) =~ /^(\d+)/ ? $1 : 0;
-}
-
-
-sub _free_port {
-    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
-                                       Proto => 'tcp')
-        or die "no free port: $@\n";
-
-    return $socket->sockport;
 }
 
 

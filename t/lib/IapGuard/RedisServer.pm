@@ -27,6 +27,9 @@ use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::Loop;
+use IapGuard::Port qw(free_port);
+
+use constant START_SECONDS => 30;       # it may have much to load
 
 
 sub new {
@@ -77,7 +80,7 @@ sub start {
         '--dir', $folder, '--pidfile', "$folder/redis.pid", @tls,
         @{ $self->{options} || [] }, @options);
 
-    my $until = IapGuard::Loop::now() + 10;
+    my $until = IapGuard::Loop::now() + START_SECONDS;
 
     until (eval { $self->cli('PING') eq 'PONG' }) {
         die "redis-server does not start\n" if IapGuard::Loop::now() > $until;
@@ -263,15 +266,6 @@ sub _openssl {
     my $words = qx{openssl $arguments 2>&1};
     die "openssl: $words\n" if $? != 0;
     return;
-}
-
-
-sub free_port {
-    my $socket = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
-                                       Proto => 'tcp')
-        or die "no free port: $@\n";
-
-    return $socket->sockport;
 }
 
 

@@ -9,7 +9,9 @@ package IapGuard::StoreTest;
 #     statuses($nginx, '/t?u=a', 3)     "200 200 429"
 #     verdicts($nginx, '/t?u=a', 3)     "passed passed limited:user"
 #     verdict($nginx, '/t?u=a')         "passed//redis": verdict, layer, store
-#     scripts($redis)                   how many script calls it has had
+#     scripts($redis)                   how many script calls it has had, but
+#                                       for those that it did not know, and
+#                                       those that find no bans in its log
 #     ends_well($nginx)
 #
 # The site's answers have the headers X-Verdict, X-Layer and X-Store.  The
@@ -82,10 +84,12 @@ sub verdict {
 
 sub scripts {
     my ($redis) = @_;
-    my $stats = $redis->cli('INFO', 'commandstats');
+    my $stats = $redis->cli('INFO', 'all');
     my $calls = 0;
 
     $calls += $1 while $stats =~ /^cmdstat_eval(?:sha)?:calls=(\d+)/mg;
+    $calls -= $1 while $stats =~ /^cmdstat_xrange:calls=(\d+)/mg;
+    $calls -= $1 while $stats =~ /^errorstat_NOSCRIPT:count=(\d+)/mg;
 
     return $calls;
 }

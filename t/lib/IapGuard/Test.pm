@@ -46,6 +46,7 @@ use IO::Socket::UNIX;
 use Socket qw(SOL_SOCKET SO_LINGER);
 use Time::HiRes ();
 
+use IapGuard::Quick;
 use Test::Nginx::Util qw(add_block_preprocessor html_dir log_level
                          no_long_string server_port_for_client);
 
