@@ -118,7 +118,10 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
     ngx_queue_t      calls, *q;
     ngx_iap_call_t  *call;
 
-    /* a call's memory is its maker's, who is told of its end for that */
+    /* a call's memory is its maker's, who is told of its end for that, and
+       would send another one: to give back, or to ask for the rest */
+
+    redis->ending = 1;
 
     ngx_iap_queue_take(&calls, &redis->calls);
 
@@ -349,7 +352,7 @@ ngx_iap_decision_next(ngx_iap_decision_t *d)
 {
     uint32_t  later;
 
-    if (d->waiting != 0 || d->later == 0
+    if (d->waiting != 0 || d->later == 0 || d->redis->ending
         || ngx_iap_decision_refused(d) != NGX_ERROR)
     {
         return;
@@ -410,7 +413,7 @@ ngx_iap_decision_finish(ngx_iap_decision_t *d)
             d->checks[i].outcome = IAP_OUTCOME_NONE;
         }
 
-        if (redis->slots) {
+        if (redis->slots && !redis->ending) {
             ngx_iap_redis_refund(redis, d);
         }
     }
