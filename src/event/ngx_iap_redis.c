@@ -3,6 +3,7 @@
  */
 
 #include "ngx_iap_redis_private.h"
+#include "ngx_iap_forget.h"
 
 
 static void ngx_iap_redis_event(ngx_iap_redis_t *redis, ngx_event_t *ev,
@@ -84,6 +85,7 @@ ngx_iap_redis_create(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_queue_init(&redis->pending);
     ngx_queue_init(&redis->parked);
     ngx_queue_init(&redis->failed);
+    ngx_queue_init(&redis->forgets);
     ngx_queue_init(&redis->waiting);
 
     ngx_iap_redis_event(redis, &redis->flush, ngx_iap_redis_flush_handler);
@@ -140,6 +142,8 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
 
         (void) call->done(call, NULL);
     }
+
+    ngx_iap_forget_all_gone(redis);
 
     redis->route->destroy(redis);
     ngx_iap_peers_free(redis, 1);

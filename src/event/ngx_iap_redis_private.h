@@ -154,6 +154,9 @@ struct ngx_iap_redis_s {
     ngx_queue_t             failed;     /* calls whose done is to be called */
     ngx_event_t             failure;    /* posted */
 
+    ngx_queue_t             forgets;    /* ngx_iap_forget_t, as started */
+    ngx_uint_t              nforgets;   /* keys of all of them */
+
     ngx_queue_t             waiting;    /* decisions, the first due first */
     ngx_uint_t              nwaiting;
     ngx_event_t             deadline;   /* the timer */
