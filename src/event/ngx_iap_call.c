@@ -140,6 +140,9 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 
     if (rc != NGX_OK) {
 
+        /* ASKING may have been taken, but not what it was for */
+        ngx_iap_link_cancel(&call->ask);
+
         if (!ngx_iap_link_resting(peer->link)) {
             ngx_iap_peer_failed(peer, "no connection");
             redis->route->doubt(redis, peer);
@@ -386,6 +389,10 @@ ngx_iap_call_failure_handler(ngx_event_t *ev)
 
         call = ngx_queue_data(q, ngx_iap_call_t, queue);
         ngx_queue_remove(&call->live);
+
+        /* the link must know nothing of it when its memory goes */
+        ngx_iap_link_cancel(&call->op);
+        ngx_iap_link_cancel(&call->ask);
 
         (void) call->done(call, NULL);
     }
