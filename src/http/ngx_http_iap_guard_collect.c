@@ -41,6 +41,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->distrusted = ctx->distrusted;
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
     d->n = 0;
+    d->divided = 0;
 
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
 
