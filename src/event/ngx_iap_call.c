@@ -18,8 +18,6 @@ static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
 static void ngx_iap_call_astray(ngx_iap_call_t *call);
 static ngx_int_t ngx_iap_call_later(ngx_iap_call_t *call);
 static void ngx_iap_call_again_handler(ngx_event_t *ev);
-static void ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len);
 static void ngx_iap_call_fail_later(ngx_iap_call_t *call);
 static void ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     ngx_iap_result_e result);
@@ -179,8 +177,9 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     switch (result) {
 
     case NGX_IAP_OP_TIMEOUT:
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_TIMEOUT, "no answer in time",
-                          sizeof("no answer in time") - 1);
+        ngx_iap_peer_late(call->peer, call->started);
+        call->redis->route->doubt(call->redis, call->peer);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_TIMEOUT);
         return;
 
     case NGX_IAP_OP_CLOSED:
@@ -238,7 +237,8 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
+        ngx_iap_call_sick(call->redis, call->peer, reply->str, len);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
 
     } else if (rc == NGX_ABORT) {
         ngx_iap_call_astray(call);
@@ -349,17 +349,6 @@ ngx_iap_call_again_handler(ngx_event_t *ev)
 }
 
 
-/* from a handler of the link: why is not terminated */
-
-static void
-ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len)
-{
-    ngx_iap_call_sick(call->redis, call->peer, why, len);
-    ngx_iap_call_end(call, NULL, result);
-}
-
-
 /* nobody has been asked */
 
 static void
@@ -463,7 +452,8 @@ ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result)
 }
 
 
-/* a failure; and whoever is no master must not be asked any more */
+/* a failure; and whoever is no master must not be asked any more.  why is not
+   terminated. */
 
 static void
 ngx_iap_call_sick(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,

@@ -9,6 +9,10 @@
 #define NGX_IAP_PROBE_TOKEN  IAP_TICKS_PER_MS
 #define NGX_IAP_PROBE_BURST  (1000 * IAP_TICKS_PER_MS)
 
+/* microseconds, besides a call's own time, after which a failure has nothing to
+   do with the one before it */
+#define NGX_IAP_PEER_MEMORY  10000000
+
 /* names tried for a probe's key, until one is of a slot of the node */
 #define NGX_IAP_PROBE_NAMES  4096
 
@@ -192,22 +196,45 @@ ngx_iap_peer_free(ngx_iap_peer_t *peer)
 void
 ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 {
+    uint64_t  now;
+
     if (peer->down || peer->gone) {
         return;
     }
+
+    now = ngx_iap_call_now();
+
+    if (now - peer->failed
+        > NGX_IAP_PEER_MEMORY + peer->redis->conf->link.timeout * 1000)
+    {
+        peer->fails = 0;
+    }
+
+    peer->failed = now;
 
     if (++peer->fails < NGX_IAP_FAILURES_MAX) {
         return;
     }
 
     peer->down = 1;
-    peer->since = ngx_iap_call_now();
+    peer->since = now;
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
     }
 
     ngx_iap_peer_arm(peer);
+}
+
+
+/* a pause of the node is one failure, however many wait for its end */
+
+void
+ngx_iap_peer_late(ngx_iap_peer_t *peer, uint64_t asked)
+{
+    if (asked > peer->failed) {
+        ngx_iap_peer_failed(peer, "no answer in time");
+    }
 }
 
 

@@ -40,6 +40,7 @@ typedef struct {
     ngx_iap_link_t    *link;
     ngx_uint_t         ncalls;      /* that hold a pointer to it */
     ngx_uint_t         fails;       /* in a row */
+    uint64_t           failed;      /* microseconds; the latest of them */
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
     uint64_t           doubted;     /* when, if it has decided nothing since;
@@ -213,6 +214,10 @@ void ngx_iap_peer_leave(ngx_iap_peer_t *peer);
 /* a call of it has ended; for _call.c */
 
 void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
+
+/* it was not answered in time, nor were perhaps others that waited with it */
+
+void ngx_iap_peer_late(ngx_iap_peer_t *peer, uint64_t asked);
 
 /* with the connection, and so did all others that waited on it */
 
