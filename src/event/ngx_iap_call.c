@@ -247,7 +247,7 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
 
 
 /* "MOVED 3999 127.0.0.1:6381".  NGX_DECLINED: it makes no sense; NGX_ABORT:
-   it leads nowhere, which is not this node's fault */
+   it leads nowhere, or is not to be followed, which is not this node's fault */
 
 static ngx_int_t
 ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
@@ -257,10 +257,6 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     ngx_int_t        slot;
     ngx_str_t        addr;
     ngx_iap_peer_t  *peer, *other;
-
-    if (call->only != NULL) {
-        return NGX_DECLINED;
-    }
 
     p = (u_char *) reply->str + ngx_min(token + 1, reply->len);
     last = (u_char *) reply->str + reply->len;
@@ -287,7 +283,8 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
         return NGX_DECLINED;
     }
 
-    if (other->down || call->hops >= NGX_IAP_CALL_HOPS) {
+    if (other->down || call->hops >= NGX_IAP_CALL_HOPS || call->only != NULL)
+    {
         return NGX_ABORT;
     }
 

@@ -13,8 +13,10 @@
    do with the one before it */
 #define NGX_IAP_PEER_MEMORY  10000000
 
-/* names tried for a probe's key, until one is of a slot of the node */
-#define NGX_IAP_PROBE_NAMES  4096
+/* names tried for a probe's key, until one is of a slot of the node; and the
+   numbers to begin with: any fixed few thousand miss most single slots */
+#define NGX_IAP_PROBE_NAMES    4096
+#define NGX_IAP_PROBE_NUMBERS  1000000000
 
 
 typedef struct {
@@ -349,14 +351,15 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
 }
 
 
-/* if none is found, what the node says will not bring it up */
+/* if none is found, the next probe tries others, unless the node sends this one
+   elsewhere, which tells as much */
 
 static void
 ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
 {
     uint16_t          slot;
     iap_view_t        name, text;
-    ngx_uint_t        i;
+    ngx_uint_t        i, first;
     ngx_iap_redis_t  *redis;
 
     redis = probe->peer->redis;
@@ -364,8 +367,10 @@ ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
     name.data = redis->probe_key.data;
     name.len = redis->probe_key.len;
 
+    first = (ngx_uint_t) ngx_random() % NGX_IAP_PROBE_NUMBERS;
+
     for (i = 0; i < NGX_IAP_PROBE_NAMES; i++) {
-        probe->len = ngx_sprintf(probe->text, "%ui", i) - probe->text;
+        probe->len = ngx_sprintf(probe->text, "%ui", first + i) - probe->text;
 
         if (!redis->slots) {
             return;

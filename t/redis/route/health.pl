@@ -6,7 +6,10 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use IapGuard::RedisServer;
 use RouteTest;
+
+use constant LAST => 16_383;
 
 
 # Each slot has a call of its own.  All that waits while a node pauses is late,
@@ -73,6 +76,82 @@ test health_forgets => sub {
     $node->behave('*', raw => $ADMITTED);
     ok defined $nginx->decides_within(3, 'A', 'k'), 'after';
     ends_well($nginx, qr/redis \S+ is/);
+};
+
+
+# A node of few slots is asked about one of them, or it would not answer: each
+# time other names are tried for a key
+
+test health_few_slots => sub {
+    my %hit = map { RouteTest::crc16("t:probe:$_") % 16_384 => 1 } 0 .. 4095;
+    my ($first) = grep { my $slot = $_;
+                         !grep { $hit{$_} } $slot .. $slot + 7 } 1 .. LAST - 8;
+    my $last = $first + 7;
+
+    my $few = redis('health_few_slots', options => [
+        '--cluster-enabled', 'yes', '--cluster-require-full-coverage', 'no',
+        '--cluster-port', IapGuard::RedisServer::free_port()]);
+    $few->cli('CLUSTER', 'ADDSLOTSRANGE', $first, $last);
+
+    my $most = fake();
+    $most->behave('SLOTS', raw => slots(
+        [0, $first - 1, '127.0.0.1', $most->port],
+        [$first, $last, '127.0.0.1', $few->port],
+        [$last + 1, LAST, '127.0.0.1', $most->port]));
+
+    my $nginx = nginx(mode => 'cluster', node => [$most->node]);
+    my $key   = key_in($first, $last);
+    ok defined $nginx->decides_within(10, 'A', $key), 'before';
+    like $few->cli('SET', 'k', 1), qr/CLUSTERDOWN/, 'that slot is nobody\'s';
+
+    $few->freeze;
+    is $nginx->decide($key), 'B', 'silence' foreach 1 .. 5;
+    is {$nginx->nodes}->{down}, 1, 'it is down';
+    $few->thaw;
+
+    # all that goes wrong here is to find no name: about one in twenty
+
+    ok waits(8, sub { !{$nginx->nodes}->{down} }), 'and comes up';
+    is $nginx->decide(key_in($first, $last, 'other')), 'A', 'after';
+
+    ends_well($nginx, qr/redis \S+ is/);
+    $few->stop;
+};
+
+
+# Whoever knows where a key belongs is well; nobody but a node of a cluster
+# may say so
+
+test health_moved => sub {
+    my @nodes = map { fake() } 1 .. 2;
+    my $moved = "-MOVED 1 127.0.0.1:" . $nodes[0]->port . "\r\n";
+    $_->behave('SLOTS', raw => slots(
+        [0, LAST - 1, '127.0.0.1', $nodes[0]->port],
+        [LAST, LAST, '127.0.0.1', $nodes[1]->port])) foreach @nodes;
+
+    my $nginx = nginx(mode => 'cluster', node => [$nodes[0]->node]);
+    my $key   = key_in(LAST, LAST);
+
+    is $nginx->decide($key), 'A', 'before';
+    $nodes[1]->behave('*', raw => "-LOADING Redis is loading\r\n");
+    is $nginx->decide($key), 'B', 'it is loading' foreach 1 .. 5;
+    is {$nginx->nodes}->{down}, 1, 'it is down';
+
+    $nodes[1]->behave('*', raw => $moved);
+    ok waits(3, sub { !{$nginx->nodes}->{down} }), 'MOVED: it is up';
+    $nodes[1]->behave('*', raw => $ADMITTED);
+    is $nginx->decide($key), 'A', 'after';
+    ends_well($nginx, qr/redis \S+ is/);
+
+    $nodes[0]->behave('*', raw => $moved);
+    foreach my $mode (qw(single proxy)) {
+        my $wrong = nginx(mode => $mode, node => [$nodes[0]->node]);
+        is $wrong->decide('k'), 'B', "$mode: MOVED leads nowhere" for 1 .. 5;
+        is {$wrong->nodes}->{down}, 1, "$mode: it is down";
+        sleep 1.2;
+        is {$wrong->nodes}->{down}, 1, "$mode: and stays so";
+        ends_well($wrong, qr/redis \S+ is/);
+    }
 };
 
 
