@@ -8,6 +8,7 @@
 /* what an entry's key is made of: all of 64 bits, so that nothing is padded */
 
 typedef struct {
+    iap_hash_t   store;         /* that has refused it */
     iap_hash_t   key;           /* the check's, or zero for a window */
     uint64_t     kind;
     uint64_t     slot;
@@ -162,6 +163,7 @@ ngx_iap_deny_hash(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         break;
     }
 
+    text.store = zone->store;
     text.kind = check->kind;
     text.slot = slot->number;
     text.pardons = slot->pardons;

@@ -2,9 +2,10 @@
  * The deny cache: keys that the store has refused, until when they would be
  * admitted again.  A key is refused from here until then, without asking.
  *
- * What is remembered depends on the limit that refused and on the slot's
- * `pardons`, so that with another limit, or one more pardon, it lapses; and
- * on the layer (by the secret that its keys are hashed with).  Never for a
+ * What is remembered depends on the limit that refused, on the store that it
+ * was counted in and on the slot's `pardons`, so that with another limit,
+ * another store, or one more pardon, it lapses; and on the layer (by the
+ * secret that its keys are hashed with).  Never for a
  * layer in dry run, and nothing shorter than a millisecond.
  */
 

@@ -7,6 +7,7 @@
 
 static void ngx_iap_redis_event(ngx_iap_redis_t *redis, ngx_event_t *ev,
     ngx_event_handler_pt handler);
+static iap_hash_t ngx_iap_redis_hash(iap_hash_t hash, ngx_str_t *part);
 static void ngx_iap_redis_flush_handler(ngx_event_t *ev);
 static void ngx_iap_redis_burial_handler(ngx_event_t *ev);
 static void ngx_iap_redis_deadline_handler(ngx_event_t *ev);
@@ -166,6 +167,43 @@ const char *
 ngx_iap_redis_mode_name(ngx_iap_redis_mode_e mode)
 {
     return ngx_iap_redis_modes[mode].name;
+}
+
+
+/* each part with the hash of those before it */
+
+iap_hash_t
+ngx_iap_redis_which(ngx_iap_redis_conf_t *conf)
+{
+    iap_hash_t       hash;
+    ngx_uint_t       i;
+    ngx_iap_node_t  *nodes;
+
+    nodes = conf->nodes.elts;
+
+    hash.hi = conf->mode;
+    hash.lo = conf->link.db;
+
+    hash = ngx_iap_redis_hash(hash, &conf->master);
+    hash = ngx_iap_redis_hash(hash, &conf->prefix);
+
+    for (i = 0; i < conf->nodes.nelts; i++) {
+        hash = ngx_iap_redis_hash(hash, &nodes[i].name);
+    }
+
+    return hash;
+}
+
+
+static iap_hash_t
+ngx_iap_redis_hash(iap_hash_t hash, ngx_str_t *part)
+{
+    iap_view_t  text;
+
+    text.data = part->data;
+    text.len = part->len;
+
+    return iap_hash(hash, text);
 }
 
 

@@ -151,6 +151,11 @@ void ngx_iap_redis_refund(ngx_iap_redis_t *redis,
 void ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
     iap_view_t text);
 
+/* which store it is: another one for another mode, other nodes, another master,
+   database or prefix */
+
+iap_hash_t ngx_iap_redis_which(ngx_iap_redis_conf_t *conf);
+
 /* "single", "sentinel", ...; static */
 
 const char *ngx_iap_redis_mode_name(ngx_iap_redis_mode_e mode);

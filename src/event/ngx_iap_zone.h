@@ -140,6 +140,8 @@ struct ngx_iap_zone_s {
     iap_table_t             denied;     /* iap_entry_t */
 
     uint64_t                generation; /* of this configuration */
+    iap_hash_t              store;      /* which one counts, besides the zone;
+                                           zero: none does */
     ngx_uint_t              nslots;     /* that it needs */
     ngx_uint_t              nbreakers;
     ngx_iap_zone_ready_pt   ready;

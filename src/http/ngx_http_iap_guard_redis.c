@@ -660,6 +660,8 @@ ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    imcf->zone->store = ngx_iap_redis_which(imcf->redis_conf);
+
     /* a single process leaves a configuration without an exit_process */
 
     cln = ngx_pool_cleanup_add(cf->pool, 0);
