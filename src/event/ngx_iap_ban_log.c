@@ -51,7 +51,7 @@ static ngx_int_t ngx_iap_ban_log_write_done(ngx_iap_call_t *call,
 
 ngx_iap_ban_log_t *
 ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
-    ngx_log_t *log)
+    ngx_iap_ban_visit_pt lifted, void *data, ngx_log_t *log)
 {
     u_char             *p;
     ngx_iap_ban_log_t  *ban_log;
@@ -64,6 +64,8 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ban_log->redis = redis;
     ban_log->zone = zone;
+    ban_log->lifted = lifted;
+    ban_log->data = data;
     ban_log->log = log;
 
     p = (u_char *) (ban_log + 1);

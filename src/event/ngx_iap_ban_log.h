@@ -44,10 +44,13 @@
 typedef struct ngx_iap_ban_log_s  ngx_iap_ban_log_t;
 
 
-/* one per worker; reads as long as it exists.  NULL after logging. */
+/* one per worker; reads as long as it exists.  lifted is called with data for
+   each ban that is lifted because another machine has done so.  NULL after
+   logging. */
 
 ngx_iap_ban_log_t *ngx_iap_ban_log_create(ngx_iap_redis_t *redis,
-    ngx_iap_zone_t *zone, ngx_log_t *log);
+    ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt lifted, void *data,
+    ngx_log_t *log);
 
 /* before the store is destroyed, which then gives back the memory of calls
    that are under way */

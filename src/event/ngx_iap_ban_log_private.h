@@ -18,6 +18,8 @@
 struct ngx_iap_ban_log_s {
     ngx_iap_redis_t       *redis;
     ngx_iap_zone_t        *zone;
+    ngx_iap_ban_visit_pt   lifted;
+    void                  *data;        /* of lifted */
     ngx_log_t             *log;
     ngx_str_t              key;         /* of the log */
     ngx_str_t              machine;     /* the number as text */

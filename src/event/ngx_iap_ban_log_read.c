@@ -295,7 +295,7 @@ ngx_iap_ban_log_apply(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
 
     (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
 
-    ngx_iap_bans_lift(ban_log->zone, &filter, NULL, NULL);
+    ngx_iap_bans_lift(ban_log->zone, &filter, ban_log->lifted, ban_log->data);
 }
 
 

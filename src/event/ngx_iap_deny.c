@@ -19,7 +19,7 @@ typedef struct {
 
 
 static iap_hash_t ngx_iap_deny_hash(ngx_iap_zone_t *zone,
-    ngx_iap_slot_t *slot, const iap_check_t *check);
+    ngx_iap_slot_t *slot, const iap_check_t *check, uint64_t pardons);
 static iap_ticks_t ngx_iap_deny_longest(const iap_check_t *check);
 
 
@@ -29,6 +29,7 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 {
     ngx_int_t     denied;
     ngx_uint_t    i;
+    uint64_t      pardons;
     iap_hash_t    hash[IAP_CHECKS_MAX];
     iap_entry_t  *entry;
     iap_ticks_t   now, left;
@@ -39,13 +40,15 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         return -1;
     }
 
+    pardons = slot->pardons;
+
     for (i = 0; i < n; i++) {
 
         if (checks[i].dry_run) {
             continue;
         }
 
-        hash[i] = ngx_iap_deny_hash(zone, slot, &checks[i]);
+        hash[i] = ngx_iap_deny_hash(zone, slot, &checks[i], pardons);
         iap_table_prefetch(&zone->denied, hash[i]);
     }
 
@@ -87,7 +90,8 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
 
 void
-ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check)
+ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
+    uint64_t pardons)
 {
     iap_hash_t           hash;
     iap_entry_t         *entry;
@@ -100,7 +104,7 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check)
         return;
     }
 
-    hash = ngx_iap_deny_hash(zone, slot, check);
+    hash = ngx_iap_deny_hash(zone, slot, check, pardons);
     iap_table_prefetch(&zone->denied, hash);
 
     /* the cached clock is behind, if anything: it ends too early, not late */
@@ -137,7 +141,7 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check)
 
 static iap_hash_t
 ngx_iap_deny_hash(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    const iap_check_t *check)
+    const iap_check_t *check, uint64_t pardons)
 {
     iap_view_t           view;
     ngx_iap_deny_text_t  text;
@@ -166,7 +170,7 @@ ngx_iap_deny_hash(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     text.store = zone->store;
     text.kind = check->kind;
     text.slot = slot->number;
-    text.pardons = slot->pardons;
+    text.pardons = pardons;
 
     view.data = (u_char *) &text;
     view.len = sizeof(ngx_iap_deny_text_t);

@@ -24,11 +24,14 @@
 ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *checks, ngx_uint_t n);
 
-/* remembers what the store has refused, for check->wait; if there is no room,
-   counts it in slot->full, and the store goes on being asked */
+/*
+ * Remembers what the store has refused, for check->wait; if there is no room,
+ * counts it in slot->full, and the store goes on being asked.  pardons: the
+ * slot's, as they were before the store was asked.
+ */
 
 void ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *check);
+    iap_check_t *check, uint64_t pardons);
 
 
 #endif /* NGX_IAP_DENY_H */

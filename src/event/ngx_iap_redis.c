@@ -3,6 +3,7 @@
  */
 
 #include "ngx_iap_redis_private.h"
+#include "ngx_iap_forget.h"
 
 
 static void ngx_iap_redis_event(ngx_iap_redis_t *redis, ngx_event_t *ev,
@@ -85,6 +86,7 @@ ngx_iap_redis_create(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_queue_init(&redis->pending);
     ngx_queue_init(&redis->parked);
     ngx_queue_init(&redis->failed);
+    ngx_queue_init(&redis->forgets);
     ngx_queue_init(&redis->waiting);
 
     ngx_iap_redis_event(redis, &redis->flush, ngx_iap_redis_flush_handler);
@@ -119,7 +121,10 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
     ngx_queue_t      calls, *q;
     ngx_iap_call_t  *call;
 
-    /* a call's memory is its maker's, who is told of its end for that */
+    /* a call's memory is its maker's, who is told of its end for that, and
+       would send another one: to give back, or to ask for the rest */
+
+    redis->ending = 1;
 
     ngx_iap_queue_take(&calls, &redis->calls);
 
@@ -138,6 +143,8 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
 
         (void) call->done(call, NULL);
     }
+
+    ngx_iap_forget_all_gone(redis);
 
     redis->route->destroy(redis);
     ngx_iap_peers_free(redis, 1);
@@ -387,7 +394,7 @@ ngx_iap_decision_next(ngx_iap_decision_t *d)
 {
     uint32_t  later;
 
-    if (d->waiting != 0 || d->later == 0
+    if (d->waiting != 0 || d->later == 0 || d->redis->ending
         || ngx_iap_decision_refused(d) != NGX_ERROR)
     {
         return;
@@ -448,7 +455,7 @@ ngx_iap_decision_finish(ngx_iap_decision_t *d)
             d->checks[i].outcome = IAP_OUTCOME_NONE;
         }
 
-        if (redis->slots) {
+        if (redis->slots && !redis->ending) {
             ngx_iap_redis_refund(redis, d);
         }
     }

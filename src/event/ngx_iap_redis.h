@@ -15,9 +15,10 @@
  * A node that fails five times in a row is down: it is asked nothing any
  * more but, once a second, whether it is back.
  *
- * Files: _redis decisions; _batch a script call of several; _call one script
- * call and whom to send it to again; _peer a node and its health; _sentinel
- * and _cluster, where nodes are; _redis_url how they are written.
+ * Files: _redis decisions; _batch a script call of several; _refund what is
+ * given back; _call one script call and whom to send it to again; _peer a node
+ * and its health; _sentinel and _cluster, where nodes are; _redis_url how they
+ * are written.  What is to be forgotten: ngx_iap_forget.h.
  */
 
 #ifndef NGX_IAP_REDIS_H
@@ -144,12 +145,6 @@ void ngx_iap_redis_cancel(ngx_iap_decision_t *decision);
 
 void ngx_iap_redis_refund(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *decision);
-
-/* deletes a key, which is name and text, whatever it counts.  Nobody waits for
-   that, either. */
-
-void ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
-    iap_view_t text);
 
 /* which store it is: another one for another mode, other nodes, another master,
    database or prefix */

@@ -141,6 +141,8 @@ struct ngx_iap_redis_s {
     ngx_event_t             burial;     /* posted: frees them */
     ngx_uint_t              ndown;      /* of these, and 1 if it is lost */
     unsigned                slots:1;    /* keys have slots */
+    unsigned                ending:1;   /* is being destroyed: nothing is sent
+                                           any more */
     unsigned                finding:1;  /* a search for nodes is under way:
                                            calls wait for it */
     unsigned                lost:1;     /* no node can be found */
@@ -154,6 +156,9 @@ struct ngx_iap_redis_s {
     ngx_queue_t             parked;     /* calls that wait for `finding` */
     ngx_queue_t             failed;     /* calls whose done is to be called */
     ngx_event_t             failure;    /* posted */
+
+    ngx_queue_t             forgets;    /* ngx_iap_forget_t, as started */
+    ngx_uint_t              nforgets;   /* keys of all of them */
 
     ngx_queue_t             waiting;    /* decisions, the first due first */
     ngx_uint_t              nwaiting;

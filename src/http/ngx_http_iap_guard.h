@@ -32,6 +32,7 @@
 
 #include "ngx_iap_ban_log.h"
 #include "ngx_iap_breaker.h"
+#include "ngx_iap_forget.h"
 
 #include "iap_classify.h"
 #include "iap_json.h"
@@ -413,6 +414,12 @@ ngx_int_t ngx_http_iap_guard_decide(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
 
+/* the store, which is opened if it is not yet; NULL after logging.  Where there
+   is a redis_conf. */
+
+ngx_iap_redis_t *ngx_http_iap_guard_store(
+    ngx_http_iap_guard_main_conf_t *imcf);
+
 ngx_int_t ngx_http_iap_guard_init_process(ngx_cycle_t *cycle);
 void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 
@@ -436,11 +443,27 @@ ngx_int_t ngx_http_iap_guard_banned(ngx_http_request_t *r,
 void ngx_http_iap_guard_note_ban(ngx_http_iap_guard_ctx_t *ctx,
     iap_ticks_t left);
 
-/* bans the whole prefix that addr is in, after a segment has refused */
+/* bans the whole prefix that addr is in, after a segment has refused; unless
+   the guard has more pardons now */
 
 void ngx_http_iap_guard_ban(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_layer_t *layer,
-    iap_addr_t *addr);
+    iap_addr_t *addr, uint64_t pardons);
+
+/*
+ * What the guard's segments have counted of a prefix is forgotten: in the
+ * zone, and in the store once `forget`, which may be NULL, is started.
+ * NGX_ERROR: no memory; what there was of it has been done.
+ */
+
+ngx_int_t ngx_http_iap_guard_forget_prefix(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_t *guard,
+    const iap_addr_t *addr, unsigned bits, ngx_iap_forget_t *forget);
+
+/* the same for the prefix of a ban, if it is one of a prefix */
+
+ngx_int_t ngx_http_iap_guard_forget_ban(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_forget_t *forget);
 
 /* _identity */
 

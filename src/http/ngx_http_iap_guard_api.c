@@ -418,7 +418,15 @@ ngx_http_iap_guard_api_token(ngx_http_request_t *r, ngx_str_t *token)
 static void
 ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r)
 {
-    ngx_http_finalize_request(r, ngx_http_iap_guard_api_change(r));
+    ngx_int_t  rc;
+
+    rc = ngx_http_iap_guard_api_change(r);
+
+    /* else the request keeps what it was given for reading the body */
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_finalize_request(r, rc);
+    }
 }
 
 

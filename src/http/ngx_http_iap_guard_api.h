@@ -5,7 +5,8 @@
  * _api_io       reading the body and arguments, answering
  * _api_status   status, metrics, guards; _api_store, what of it is the store's
  * _api_breakers breakers
- * _api_bans     bans
+ * _api_bans     bans, listed and made
+ * _api_lift     bans, lifted
  *
  * A call makes its answer from copies, never under the zone's lock, and
  * returns through ngx_http_iap_guard_api_json() or _text().
@@ -33,7 +34,8 @@ typedef struct {
 } ngx_http_iap_guard_call_t;
 
 
-/* returns what finalizes the request */
+/* returns what finalizes the request; or, of one with a body, NGX_AGAIN: the
+   call finalizes it itself, later */
 
 typedef ngx_int_t (*ngx_http_iap_guard_call_pt)(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
@@ -105,6 +107,14 @@ ngx_int_t ngx_http_iap_guard_api_bans_post(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
+
+/* of _api_bans: the key text of an identity as a client would give it, or as
+   the list shows it; NGX_ERROR: it can't be one */
+
+ngx_int_t ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_str_t *text, iap_key_t *key);
+
+ngx_uint_t ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer);
 
 /* a list of bans for `status`; at most max of them */
 

@@ -40,6 +40,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->ilcf = ilcf;
     d->distrusted = ctx->distrusted;
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
+    d->pardons = ctx->guard->slot->pardons;
     d->n = 0;
     d->divided = 0;
 

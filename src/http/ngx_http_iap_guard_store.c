@@ -42,10 +42,10 @@ static ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
     ngx_uint_t *broken, ngx_uint_t *n);
+static ngx_int_t ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban,
+    void *data);
 static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n);
-static ngx_iap_redis_t *ngx_http_iap_guard_store(
-    ngx_http_iap_guard_main_conf_t *imcf);
 
 
 ngx_int_t
@@ -345,7 +345,8 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
-        ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused]);
+        ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
+                     d->pardons);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -469,9 +470,7 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
 }
 
 
-/* NULL after logging */
-
-static ngx_iap_redis_t *
+ngx_iap_redis_t *
 ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
 {
     static ngx_uint_t  scripts;
@@ -490,10 +489,21 @@ ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
 
     if (imcf->redis != NULL) {
         imcf->ban_log = ngx_iap_ban_log_create(imcf->redis, imcf->zone,
-                                               ngx_cycle->log);
+                                        ngx_http_iap_guard_lifted_elsewhere,
+                                        imcf, ngx_cycle->log);
     }
 
     return imcf->redis;
+}
+
+
+/* what its segment has counted here while the store was away; who has lifted
+   it has had the store forget */
+
+static ngx_int_t
+ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban, void *data)
+{
+    return ngx_http_iap_guard_forget_ban(ban, data, NULL);
 }
 
 
