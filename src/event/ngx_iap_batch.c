@@ -36,6 +36,7 @@ struct ngx_iap_batch_s {
 };
 
 
+static ngx_uint_t ngx_iap_batch_may_leave(ngx_iap_redis_t *redis);
 static ngx_iap_batch_t *ngx_iap_batch_create(ngx_iap_redis_t *redis);
 static ngx_int_t ngx_iap_batch_add(ngx_iap_batch_t *batch,
     ngx_iap_rules_t *rules, ngx_iap_subject_t *part);
@@ -77,8 +78,8 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
 
     while (!ngx_queue_empty(&redis->pending)) {
 
-        if (!redis->slots && redis->nbatches >= NGX_IAP_BATCHES_MAX) {
-            return;
+        if (!redis->slots && !ngx_iap_batch_may_leave(redis)) {
+            break;
         }
 
         q = ngx_queue_head(&redis->pending);
@@ -88,6 +89,7 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
         batch = ngx_iap_batch_create(redis);
         if (batch == NULL) {
             ngx_queue_remove(q);
+            redis->npending--;
             ngx_iap_batch_broken(part);
             continue;
         }
@@ -116,6 +118,15 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
         redis->nbatches++;
         ngx_iap_call_send(redis, &batch->call);
     }
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_may_leave(ngx_iap_redis_t *redis)
+{
+    return redis->nbatches == 0
+           || (redis->nbatches < NGX_IAP_BATCHES_MAX
+               && redis->npending >= NGX_IAP_BATCH_MAX);
 }
 
 
@@ -168,6 +179,7 @@ ngx_iap_batch_add(ngx_iap_batch_t *batch, ngx_iap_rules_t *rules,
     }
 
     ngx_queue_remove(&part->queue);
+    part->decision->redis->npending--;
     part->batch = batch;
     batch->parts[batch->n++] = part;
 
@@ -185,6 +197,7 @@ ngx_iap_batch_leave(ngx_iap_subject_t *part)
 
     if (batch == NULL) {
         ngx_queue_remove(&part->queue);
+        part->decision->redis->npending--;
         return;
     }
 

@@ -364,6 +364,7 @@ ngx_iap_decision_ask(ngx_iap_decision_t *d, uint32_t checks)
         d->waiting |= part->part;
 
         ngx_queue_insert_tail(&redis->pending, &part->queue);
+        redis->npending++;
     }
 
     if (!redis->flush.posted && !ngx_queue_empty(&redis->pending)) {

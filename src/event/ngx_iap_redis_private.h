@@ -16,11 +16,12 @@
 
 
 /*
- * Batches that may be on their way at once to the one server that decides:
- * one that it works on, and one that waits for its turn.  What comes meanwhile
- * is the next one, which is the larger the more there is to do.
+ * Batches that may be on their way at once to the one server that decides.
+ * A second one leaves only when it is full: what comes while a batch is on
+ * its way is the next one, which is the larger the more there is to do, and a
+ * decision in a large batch costs half of one in a small one.
  */
-#define NGX_IAP_BATCHES_MAX     2
+#define NGX_IAP_BATCHES_MAX     4
 
 /* a call is sent to so many nodes before it has failed */
 #define NGX_IAP_CALL_HOPS       4
@@ -151,6 +152,7 @@ struct ngx_iap_redis_s {
     ngx_queue_t             pending;    /* subjects: parts to be sent at the
                                            end of this turn of the event loop,
                                            or when a batch has come back */
+    ngx_uint_t              npending;
     ngx_event_t             flush;      /* posted */
     ngx_uint_t              nbatches;   /* on their way */
     ngx_queue_t             parked;     /* calls that wait for `finding` */
