@@ -105,7 +105,7 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 static void
 ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
 {
-    iap_view_t  name, none;
+    iap_view_t  none;
 
     ban_log->write.script = &ngx_iap_script_ban;
     ban_log->write.args = ngx_iap_ban_log_write_args;
@@ -115,15 +115,12 @@ ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
     ban_log->read.args = ngx_iap_ban_log_read_args;
     ban_log->read.done = ngx_iap_ban_log_read_done;
 
-    if (ban_log->redis->slots) {
-        name.data = ban_log->key.data;
-        name.len = ban_log->key.len;
-        none.data = NULL;
-        none.len = 0;
+    none.data = NULL;
+    none.len = 0;
 
-        ban_log->write.slot = iap_keyslot(name, none);
-        ban_log->read.slot = ban_log->write.slot;
-    }
+    ban_log->write.slot = (uint16_t) ngx_iap_redis_place(ban_log->redis,
+                                                         &ban_log->key, none);
+    ban_log->read.slot = ban_log->write.slot;
 }
 
 

@@ -1,6 +1,6 @@
 /*
  * One call of lua/decide.lua for several decisions, or for those of their
- * checks that live in one slot: parts.
+ * checks that live in one place: parts.
  */
 
 #include "ngx_iap_redis_private.h"
@@ -10,7 +10,7 @@
 #define NGX_IAP_RULES_MAX   223
 #define NGX_IAP_RULES_BASE  33
 
-/* parts that are looked at for another of the same slot */
+/* parts that are looked at for another of the same place */
 #define NGX_IAP_BATCH_AHEAD 128
 
 
@@ -69,7 +69,7 @@ static const char  *ngx_iap_rule_words[][2] = {
 void
 ngx_iap_batch_flush(ngx_iap_redis_t *redis)
 {
-    uint16_t            slot;
+    uint64_t            place;
     ngx_queue_t        *q, *next;
     ngx_uint_t          ahead;
     ngx_iap_batch_t    *batch;
@@ -84,7 +84,7 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
 
         q = ngx_queue_head(&redis->pending);
         part = ngx_queue_data(q, ngx_iap_subject_t, queue);
-        slot = part->slot;
+        place = part->place;
 
         batch = ngx_iap_batch_create(redis);
         if (batch == NULL) {
@@ -94,7 +94,7 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
             continue;
         }
 
-        batch->call.slot = slot;
+        batch->call.slot = (uint16_t) place;
         rules.n = 0;
 
         for (ahead = 0; ahead < NGX_IAP_BATCH_AHEAD; ahead++, q = next) {
@@ -106,7 +106,7 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
             next = ngx_queue_next(q);
             part = ngx_queue_data(q, ngx_iap_subject_t, queue);
 
-            if (part->slot != slot) {
+            if (part->place != place) {
                 continue;
             }
 

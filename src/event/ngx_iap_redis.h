@@ -3,11 +3,11 @@
  *
  * One per worker.  Decisions that are asked for in one turn of the event loop
  * travel in one call of lua/decide.lua, up to NGX_IAP_BATCH_MAX of them.
- * Where a decision's keys live in several slots (a Cluster, or a proxy in
- * front of one), each slot has a call of its own: first those without the
- * global window, all at once; then, if none of them refused, the window,
- * which is everybody's.  What was taken is given back when another slot
- * refuses.
+ * Where a decision's keys live in several places (the slots of a Cluster; the
+ * servers behind a proxy, which go by a hash of its own), each place has a
+ * call of its own: first those without the global window, all at once; then,
+ * if none of them refused, the window, which is everybody's.  What was taken
+ * is given back when another place refuses.
  *
  * Every decision has one deadline, the link's time-out, for all of this.
  * What the store can't tell by then is IAP_OUTCOME_BROKEN, layer by layer.
@@ -81,9 +81,9 @@ typedef struct {
     ngx_iap_decision_t   *decision;
     ngx_iap_batch_t      *batch;    /* that this part is in, or NULL */
     uint64_t              moment;   /* of the call that charged */
-    uint32_t              part;     /* the first check of a slot: a bit for
+    uint64_t              place;    /* see ngx_iap_redis_place() */
+    uint32_t              part;     /* the first check of a place: a bit for
                                        each check there; 0: none */
-    uint16_t              slot;
     uint8_t               taken;    /* something to give back */
 } ngx_iap_subject_t;
 

@@ -77,8 +77,7 @@ struct ngx_iap_call_s {
     /* the maker's */
 
     const ngx_iap_script_t  *script;
-    uint16_t                 slot;      /* of all its keys; 0 where there is
-                                           but one node */
+    uint16_t                 slot;      /* of all its keys, in a Cluster */
     ngx_iap_call_args_pt     args;
     ngx_iap_call_done_pt     done;
     ngx_iap_peer_t          *only;      /* no other node (a probe), or NULL */
@@ -141,7 +140,7 @@ struct ngx_iap_redis_s {
     ngx_queue_t             graves;     /* peers that are gone */
     ngx_event_t             burial;     /* posted: frees them */
     ngx_uint_t              ndown;      /* of these, and 1 if it is lost */
-    unsigned                slots:1;    /* keys have slots */
+    unsigned                slots:1;    /* keys live in several places */
     unsigned                ending:1;   /* is being destroyed: nothing is sent
                                            any more */
     unsigned                finding:1;  /* a search for nodes is under way:
@@ -255,6 +254,16 @@ void ngx_iap_batch_flush(ngx_iap_redis_t *redis);
 /* a part is no longer waited for */
 
 void ngx_iap_batch_leave(ngx_iap_subject_t *part);
+
+/*
+ * _redis: where a key lives: keys of the same place may be in one call.  0
+ * where there is but one server; its slot in a Cluster, which finds the node;
+ * and for a proxy, who knows which hash it goes by, a number that only keys
+ * with the same tag have in common, or the same keys.
+ */
+
+uint64_t ngx_iap_redis_place(ngx_iap_redis_t *redis, ngx_str_t *name,
+    iap_view_t text);
 
 /* _redis: the checks of a part (a bit for each) have their outcome */
 

@@ -1,4 +1,5 @@
-# One call: what it leaves behind where it could not be sent.
+# One call: which keys travel in it, and what it leaves behind where it could
+# not be sent.
 
 use strict;
 use warnings;
@@ -38,6 +39,58 @@ test call_ask_declined => sub {
     ok defined $nginx->decides_within(3, 'A', 'k'), 'after';
 
     ends_well($nginx, qr/redis \S+ is/);
+};
+
+
+# What a proxy goes by is its own affair: keys of one slot may be on two
+# servers behind it.  Only those that it can't tell apart travel together.
+
+test call_places => sub {
+    my $slot = RouteTest::crc16('t:b:here') % 16_384;
+    my @same = map { key_in($slot, $slot, $_) } qw(x y z);
+    my $calls = sub {
+        my ($fake, $lines, $outcomes, $name) = @_;
+        my $before = $fake->report->{commands};
+        my ($nginx, @lines) = @$lines;
+
+        $nginx->tell(join "\n", @lines);
+        is join(' ', map { my ($id) = /^\w+ (\d+)/;
+                           (split / /, $nginx->line(qr/^done $id /))[2] }
+                         @lines), $outcomes, $name;
+
+        return $fake->report->{commands} - $before;
+    };
+
+    my @both = (array(':1', bulk('AA'), ':0', bulk('')),
+                array(':1', (bulk('A'), ':0', bulk('')) x 2));
+
+    foreach my $mode (qw(proxy cluster)) {
+        my $fake  = fake();
+        $fake->behave('SLOTS', raw => slots([0, LAST, '', $fake->port]));
+        my $nginx = nginx(mode => $mode, node => [$fake->node]);
+        my $own   = $mode eq 'proxy';
+        my $n     = 0;
+
+        is $nginx->decide('k'), 'A', "$mode: before";
+
+        $fake->behave('*', raw => $own ? $ADMITTED : $both[0]);
+        is $calls->($fake, [$nginx, "decide 1 @same[0, 1]"], 'AA',
+                    "$mode: keys of one slot"), $own ? 2 : 1, 'calls';
+        $fake->behave('*', raw => $own ? $ADMITTED : $both[1]);
+        is $calls->($fake, [$nginx, map { "decide 2$_ $same[$_]" } 0, 1],
+                    'A A', "$mode: of two decisions"), $own ? 2 : 1, 'calls';
+
+        $fake->behave('*', raw => $both[0]);
+        is $calls->($fake, [$nginx, 'decide 3 {tag}1 {tag}2'], 'AA',
+                    "$mode: keys of one tag"), 1, 'one call';
+        $fake->behave('*', raw => $both[1]);
+        is $calls->($fake, [$nginx, 'decide 4 {tag}1', 'decide 5 {tag}2'],
+                    'A A', "$mode: of two decisions"), 1, 'one call';
+        is $calls->($fake, [$nginx, 'decide 6 k', 'decide 7 k'],
+                    'A A', "$mode: one key of two decisions"), 1, 'one call';
+
+        ends_well($nginx);
+    }
 };
 
 
