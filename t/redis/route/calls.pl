@@ -42,6 +42,41 @@ test call_ask_declined => sub {
 };
 
 
+# A slot is being moved to a node that has none yet, and the map is read while
+# that is asked something
+
+test call_ask_swept => sub {
+    my @nodes = map { fake() } 1 .. 2;
+    my $slots = slots([0, LAST, '127.0.0.1', $nodes[0]->port]);
+    $_->behave('SLOTS', raw => $slots) foreach @nodes;
+    $nodes[1]->behave('*', raw => $ADMITTED, delay => 0.4);
+    $nodes[1]->behave('ASKING', raw => "+OK\r\n");
+
+    my $nginx = nginx(mode => 'cluster', node => [$nodes[0]->node],
+                      timeout => '3s');
+    is $nginx->decide('k'), 'A', 'before';
+    sleep 1.1;
+
+    my $asked = asked($nodes[0], 'SLOTS');
+    $nodes[0]->behave('*', raw => '-ASK 5 ' . $nodes[1]->node . "\r\n");
+    is $nginx->decide('k'), 'A', 'what it was asked is waited for';
+    cmp_ok asked($nodes[0], 'SLOTS'), '>', $asked, 'and the map was read';
+    is $nginx->decide('k'), 'A', 'and once more';
+    is $nodes[1]->report->{connections}, 1, 'over one connection';
+
+    $nodes[0]->behave('*', raw => $ADMITTED);
+    ok waits(3, sub { $nginx->peers eq $nodes[0]->node }),
+       'it is forgotten in time, without a decision';
+    ok waits(1, sub { $nodes[1]->report->{clients} == 0 }), 'and left';
+
+    $asked = asked($nodes[0], 'SLOTS');
+    sleep 1.3;
+    is asked($nodes[0], 'SLOTS'), $asked, 'nobody is asked any more';
+
+    ends_well($nginx);
+};
+
+
 # What a proxy goes by is its own affair: keys of one slot may be on two
 # servers behind it.  Only those that it can't tell apart travel together.
 
