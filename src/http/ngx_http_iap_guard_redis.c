@@ -134,7 +134,8 @@ ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     /* which port an URL means depends on the mode */
 
     if (ngx_http_iap_guard_params(cf, &rd, ngx_http_iap_guard_redis_params,
-                                  ngx_max(n, 2), &given)
+                                  ngx_max(n, 2), &given,
+                                  ngx_iap_redis_url_show)
         != NGX_CONF_OK
         || ngx_http_iap_guard_redis_urls(cf, &rd, ngx_max(n, 2) - 1)
            != NGX_CONF_OK
