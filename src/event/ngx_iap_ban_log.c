@@ -98,7 +98,37 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ngx_add_timer(&ban_log->tick, NGX_IAP_BAN_LOG_FIRST);
 
+    /* from now on it is late */
+
+    (void) ngx_atomic_cmp_set(&zone->head->store.known_at, 0,
+                              ngx_iap_ban_log_now());
+
     return ban_log;
+}
+
+
+ngx_msec_t
+ngx_iap_ban_log_now(void)
+{
+    return ngx_current_msec ? ngx_current_msec : 1;
+}
+
+
+ngx_uint_t
+ngx_iap_ban_log_age(ngx_iap_zone_store_t *store)
+{
+    ngx_msec_int_t  passed;
+
+    if (store->known_at == 0) {
+        return 0;
+    }
+
+    /* another worker's cached clock may be a bit ahead */
+
+    passed = (ngx_msec_int_t) (ngx_iap_ban_log_now()
+                               - (ngx_msec_t) store->known_at);
+
+    return (ngx_uint_t) ngx_max(passed, 0) / 1000;
 }
 
 

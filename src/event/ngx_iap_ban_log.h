@@ -72,5 +72,9 @@ void ngx_iap_ban_log_made(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
 void ngx_iap_ban_log_lifted(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key);
 
+/* seconds since any worker read the log to its end, or was first to do so */
+
+ngx_uint_t ngx_iap_ban_log_age(ngx_iap_zone_store_t *store);
+
 
 #endif /* NGX_IAP_BAN_LOG_H */

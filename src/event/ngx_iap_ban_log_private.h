@@ -68,6 +68,10 @@ void ngx_iap_ban_log_free(ngx_iap_ban_log_t *ban_log);
 ngx_int_t ngx_iap_ban_log_error(ngx_iap_ban_log_t *ban_log,
     redisReply *reply, const char *what, ngx_uint_t *said);
 
+/* nginx's milliseconds, but never 0 */
+
+ngx_msec_t ngx_iap_ban_log_now(void);
+
 /* _ban_log_read */
 
 void ngx_iap_ban_log_read(ngx_iap_ban_log_t *ban_log);

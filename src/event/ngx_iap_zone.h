@@ -28,7 +28,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  3
+#define NGX_IAP_ZONE_LAYOUT  4
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -88,6 +88,9 @@ typedef struct {
     /* the log of bans, see ngx_iap_ban_log.h */
     uint64_t       machine;         /* this one's number in it, drawn */
     ngx_atomic_t   read_at;         /* msec of the latest reading */
+    ngx_atomic_t   known_at;        /* and of the latest that came to the
+                                       log's end, or when it was first to be
+                                       read; 0: never */
     uint64_t       read_ms;         /* as far as it was read; locked */
     uint64_t       read_seq;
 } ngx_iap_zone_store_t;
@@ -111,8 +114,8 @@ typedef struct {
     ngx_iap_zone_store_t  store;
 } ngx_iap_zone_head_t;
 
-_Static_assert(sizeof(ngx_iap_zone_store_t) == 176, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 336, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 344, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
