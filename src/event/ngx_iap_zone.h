@@ -108,6 +108,7 @@ typedef struct {
     uint64_t       breakers;        /* offset of the first one, or 0 */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
+    iap_ticks_t    segments_until;  /* nor that of a segment */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
 
@@ -115,7 +116,7 @@ typedef struct {
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 344, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 352, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -140,7 +141,9 @@ struct ngx_iap_zone_s {
     ngx_iap_zone_head_t    *head;
     iap_tables_t            tables;
     iap_table_t             bans;
-    iap_table_t             denied;     /* iap_entry_t */
+    iap_table_t             denied;     /* iap_entry_t: three quarters of what
+                                           there is for that */
+    iap_table_t             denied_users;   /* and of segments */
 
     uint64_t                generation; /* of this configuration */
     iap_hash_t              store;      /* which one counts, besides the zone;
@@ -210,7 +213,7 @@ size_t ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 
 const char *ngx_iap_kind_name(ngx_iap_kind_e kind);
 
-/* the view of a kind's table */
+/* the view of a kind's table; of NGX_IAP_KIND_DENIED the first */
 
 iap_table_t *ngx_iap_zone_table(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 
