@@ -83,6 +83,7 @@ typedef struct {
                                        each check there; 0: none */
     uint16_t              slot;
     uint8_t               taken;    /* something to give back */
+    uint8_t               rule;     /* of the check, in its batch */
 } ngx_iap_subject_t;
 
 
