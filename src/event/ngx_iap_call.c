@@ -101,8 +101,8 @@ ngx_iap_call_route(ngx_iap_call_t *call)
 static void
 ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 {
-    char             *command;
     size_t            len;
+    u_char           *command;
     ngx_int_t         rc;
     ngx_iap_redis_t  *redis;
 
@@ -131,10 +131,8 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_iap_link_send(peer->link, &call->op, command, len);
+        rc = ngx_iap_link_send(peer->link, &call->op, (char *) command, len);
     }
-
-    redisFreeCommand(command);
 
     if (rc != NGX_OK) {
 

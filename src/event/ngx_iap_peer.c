@@ -395,11 +395,12 @@ ngx_iap_peer_probe_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     ngx_iap_args_key(args, &probe->peer->redis->probe_key, probe->text,
                      probe->len);
 
-    ngx_iap_args_number(args, 1);
+    ngx_iap_args_number(args, 1);           /* rule */
+    ngx_iap_args_number(args, 1);           /* bucket */
     ngx_iap_args_bytes(args, "b", 1);
     ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
     ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!", 1);       /* one check, by the first rule */
+    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
 }
 
 
@@ -418,7 +419,7 @@ ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
     rc = NGX_ERROR;
 
     if (reply != NULL && reply->type == REDIS_REPLY_ARRAY
-        && reply->elements == 4
+        && reply->elements >= 2
         && reply->element[1]->type == REDIS_REPLY_STRING
         && reply->element[1]->len == 1
         && reply->element[1]->str[0] != 'E')

@@ -85,6 +85,7 @@ typedef struct {
     uint32_t              part;     /* the first check of a place: a bit for
                                        each check there; 0: none */
     uint8_t               taken;    /* something to give back */
+    uint8_t               rule;     /* of the check, in its batch */
 } ngx_iap_subject_t;
 
 
