@@ -173,6 +173,44 @@ subtest 'another limit, and it lapses' => sub {
 };
 
 
+subtest 'another store, and it lapses' => sub {
+    my $other = redis();
+    my $conf  = sub { 'iap_guard_zone iap 1m; '
+                      . "iap_guard_redis redis://$_[0] timeout=4s;" };
+    my $nginx = site($redis, 'timeout=5s', server => '
+        location /user { iap_guard u; iap_guard_user $arg_u
+                         capacity=1 rate=1r/h; empty_gif; }
+        location /segment { iap_guard s; iap_guard_user $arg_u;
+                         iap_guard_segment users=1 window=1h; empty_gif; }
+        location /global { iap_guard g; iap_guard_global rate=1r/h window=1h;
+                         empty_gif; }');
+    my $all = sub {
+        my ($what, $first) = @_;
+        my @paths = ('/user?u=a', '/segment?u=b', '/global');
+
+        is statuses($nginx, '/segment?u=a', 1), '200', "$what: a member";
+        is join(' ', map { statuses($nginx, $_, 2) } @paths),
+           "$first 429 429 429 $first 429", $what;
+    };
+
+    $all->('one store', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/1')), 'another database';
+    $all->('another database', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/1 prefix=x')), 'prefix=';
+    $all->('another prefix', 200);
+    ok $nginx->change(http => $conf->($other->node . '/1 prefix=x')), 'address';
+    $all->('another server', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/0')), 'back';
+
+    my $before = scripts($redis);
+    $all->('what the first one has refused holds on', 429);
+    cmp_ok scripts($redis) - $before, '<=', 2, 'and it need not be asked';
+
+    ends_well($nginx);
+    $redis->cli('FLUSHALL');
+};
+
+
 subtest 'a segment denies new users, not those it has' => sub {
     my $nginx = site($redis, 'timeout=5s', server => '
         location /t { iap_guard g; iap_guard_user $arg_u;

@@ -219,6 +219,60 @@ subtest 'a share of each limit, with nodes=' => sub {
 };
 
 
+subtest 'a share of the users refuses, but bans nobody' => sub {
+    my $own = redis();
+
+    my $nginx = site($own, 'timeout=200ms nodes=10', server => '
+        location /ten { iap_guard t; iap_guard_user $arg_u;
+            iap_guard_segment users=10 window=1h ban=1h address=$arg_ip;
+            empty_gif; }
+        location /one { iap_guard o; iap_guard_user $arg_u;
+            iap_guard_segment users=1 window=1h ban=1h address=$arg_ip;
+            empty_gif; }
+        location /dry { iap_guard d; iap_guard_user $arg_u;
+            iap_guard_segment ipv4=24 users=10 window=1h ban=1h dry_run=on
+                              address=$arg_ip;
+            iap_guard_segment users=1 window=1h ban=1h address=$arg_ip;
+            empty_gif; }');
+
+    $own->stop;
+
+    # who is one too many for a tenth is not so for all machines together
+
+    is verdicts($nginx, "/ten?ip=192.0.2.1&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "user $_" foreach 1 .. 3;
+    is $nginx->api('GET', 'bans') =~ /192\.0\.2\.1/ ? 1 : 0, 0, 'no ban';
+    is verdicts($nginx, '/ten?ip=192.0.2.1&u=1', 1), 'passed',
+        'and who passed passes';
+
+    # two of one machine are more than one of all
+
+    is verdicts($nginx, "/one?ip=192.0.2.2&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "of one: user $_"
+        foreach 1 .. 2;
+    is verdicts($nginx, '/one?ip=192.0.2.2&u=1', 1), 'banned:ban',
+        'a limit that is not divided bans';
+
+    is verdicts($nginx, "/dry?ip=192.0.2.3&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "behind another: user $_"
+        foreach 1 .. 2;
+    is verdicts($nginx, '/dry?ip=192.0.2.3&u=1', 1), 'banned:ban',
+        'it is asked of each layer for itself';
+
+    $own->start;
+    ok down($nginx, 0), 'it is up' if !$nginx->metrics->{iap_guard_store_up};
+    ok(IapGuard::Nginx->wait_for(5, sub {
+        verdict($nginx, '/ten?ip=192.0.2.4&u=1') eq 'passed//redis' }),
+        'it decides');
+    is verdicts($nginx, "/ten?ip=192.0.2.4&u=$_", 1), 'passed', "user $_"
+        foreach 2 .. 10;
+    is verdicts($nginx, '/ten?ip=192.0.2.4&u=11', 2),
+        'limited:segment banned:ban', 'the whole limit bans';
+
+    ends_well($nginx);
+};
+
+
 subtest 'a key of another type: its layer alone is broken' => sub {
     my $nginx = site($redis, 'timeout=5s', server => '
         location /local { iap_guard g;

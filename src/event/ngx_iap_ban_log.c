@@ -104,14 +104,44 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ngx_add_timer(&ban_log->tick, NGX_IAP_BAN_LOG_FIRST);
 
+    /* from now on it is late */
+
+    (void) ngx_atomic_cmp_set(&zone->head->store.known_at, 0,
+                              ngx_iap_ban_log_now());
+
     return ban_log;
+}
+
+
+ngx_msec_t
+ngx_iap_ban_log_now(void)
+{
+    return ngx_current_msec ? ngx_current_msec : 1;
+}
+
+
+ngx_uint_t
+ngx_iap_ban_log_age(ngx_iap_zone_store_t *store)
+{
+    ngx_msec_int_t  passed;
+
+    if (store->known_at == 0) {
+        return 0;
+    }
+
+    /* another worker's cached clock may be a bit ahead */
+
+    passed = (ngx_msec_int_t) (ngx_iap_ban_log_now()
+                               - (ngx_msec_t) store->known_at);
+
+    return (ngx_uint_t) ngx_max(passed, 0) / 1000;
 }
 
 
 static void
 ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
 {
-    iap_view_t  name, none;
+    iap_view_t  none;
 
     ban_log->write.script = &ngx_iap_script_ban;
     ban_log->write.args = ngx_iap_ban_log_write_args;
@@ -121,15 +151,12 @@ ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
     ban_log->read.args = ngx_iap_ban_log_read_args;
     ban_log->read.done = ngx_iap_ban_log_read_done;
 
-    if (ban_log->redis->slots) {
-        name.data = ban_log->key.data;
-        name.len = ban_log->key.len;
-        none.data = NULL;
-        none.len = 0;
+    none.data = NULL;
+    none.len = 0;
 
-        ban_log->write.slot = iap_keyslot(name, none);
-        ban_log->read.slot = ban_log->write.slot;
-    }
+    ban_log->write.slot = (uint16_t) ngx_iap_redis_place(ban_log->redis,
+                                                         &ban_log->key, none);
+    ban_log->read.slot = ban_log->write.slot;
 }
 
 

@@ -113,5 +113,9 @@ ngx_int_t ngx_iap_ban_log_wait(ngx_iap_ban_log_t *ban_log,
 
 void ngx_iap_ban_log_cancel(ngx_iap_ban_log_wait_t *wait);
 
+/* seconds since any worker read the log to its end, or was first to do so */
+
+ngx_uint_t ngx_iap_ban_log_age(ngx_iap_zone_store_t *store);
+
 
 #endif /* NGX_IAP_BAN_LOG_H */

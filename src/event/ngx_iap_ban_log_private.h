@@ -80,6 +80,10 @@ void ngx_iap_ban_log_tell(ngx_iap_ban_log_t *ban_log, uint64_t before,
 
 void ngx_iap_ban_log_deadline_handler(ngx_event_t *ev);
 
+/* nginx's milliseconds, but never 0 */
+
+ngx_msec_t ngx_iap_ban_log_now(void);
+
 /* _ban_log_read */
 
 void ngx_iap_ban_log_read(ngx_iap_ban_log_t *ban_log);

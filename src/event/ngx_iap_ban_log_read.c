@@ -124,6 +124,10 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
         }
     }
 
+    if (!more) {
+        ban_log->zone->head->store.known_at = ngx_iap_ban_log_now();
+    }
+
     if (more && !ngx_exiting) {
         ban_log->zone->head->store.read_at = ngx_current_msec;
         ngx_iap_ban_log_read(ban_log);

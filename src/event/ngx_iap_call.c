@@ -18,8 +18,6 @@ static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
 static void ngx_iap_call_astray(ngx_iap_call_t *call);
 static ngx_int_t ngx_iap_call_later(ngx_iap_call_t *call);
 static void ngx_iap_call_again_handler(ngx_event_t *ev);
-static void ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len);
 static void ngx_iap_call_fail_later(ngx_iap_call_t *call);
 static void ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     ngx_iap_result_e result);
@@ -103,8 +101,8 @@ ngx_iap_call_route(ngx_iap_call_t *call)
 static void
 ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 {
-    char             *command;
     size_t            len;
+    u_char           *command;
     ngx_int_t         rc;
     ngx_iap_redis_t  *redis;
 
@@ -133,12 +131,13 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_iap_link_send(peer->link, &call->op, command, len);
+        rc = ngx_iap_link_send(peer->link, &call->op, (char *) command, len);
     }
 
-    redisFreeCommand(command);
-
     if (rc != NGX_OK) {
+
+        /* ASKING may have been taken, but not what it was for */
+        ngx_iap_link_cancel(&call->ask);
 
         if (!ngx_iap_link_resting(peer->link)) {
             ngx_iap_peer_failed(peer, "no connection");
@@ -176,8 +175,9 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     switch (result) {
 
     case NGX_IAP_OP_TIMEOUT:
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_TIMEOUT, "no answer in time",
-                          sizeof("no answer in time") - 1);
+        ngx_iap_peer_late(call->peer, call->started);
+        call->redis->route->doubt(call->redis, call->peer);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_TIMEOUT);
         return;
 
     case NGX_IAP_OP_CLOSED:
@@ -235,7 +235,8 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
+        ngx_iap_call_sick(call->redis, call->peer, reply->str, len);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
 
     } else if (rc == NGX_ABORT) {
         ngx_iap_call_astray(call);
@@ -244,7 +245,7 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
 
 
 /* "MOVED 3999 127.0.0.1:6381".  NGX_DECLINED: it makes no sense; NGX_ABORT:
-   it leads nowhere, which is not this node's fault */
+   it leads nowhere, or is not to be followed, which is not this node's fault */
 
 static ngx_int_t
 ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
@@ -254,10 +255,6 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     ngx_int_t        slot;
     ngx_str_t        addr;
     ngx_iap_peer_t  *peer, *other;
-
-    if (call->only != NULL) {
-        return NGX_DECLINED;
-    }
 
     p = (u_char *) reply->str + ngx_min(token + 1, reply->len);
     last = (u_char *) reply->str + reply->len;
@@ -284,7 +281,8 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
         return NGX_DECLINED;
     }
 
-    if (other->down || call->hops >= NGX_IAP_CALL_HOPS) {
+    if (other->down || call->hops >= NGX_IAP_CALL_HOPS || call->only != NULL)
+    {
         return NGX_ABORT;
     }
 
@@ -346,17 +344,6 @@ ngx_iap_call_again_handler(ngx_event_t *ev)
 }
 
 
-/* from a handler of the link: why is not terminated */
-
-static void
-ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len)
-{
-    ngx_iap_call_sick(call->redis, call->peer, why, len);
-    ngx_iap_call_end(call, NULL, result);
-}
-
-
 /* nobody has been asked */
 
 static void
@@ -386,6 +373,10 @@ ngx_iap_call_failure_handler(ngx_event_t *ev)
 
         call = ngx_queue_data(q, ngx_iap_call_t, queue);
         ngx_queue_remove(&call->live);
+
+        /* the link must know nothing of it when its memory goes */
+        ngx_iap_link_cancel(&call->op);
+        ngx_iap_link_cancel(&call->ask);
 
         (void) call->done(call, NULL);
     }
@@ -456,7 +447,8 @@ ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result)
 }
 
 
-/* a failure; and whoever is no master must not be asked any more */
+/* a failure; and whoever is no master must not be asked any more.  why is not
+   terminated. */
 
 static void
 ngx_iap_call_sick(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,

@@ -13,10 +13,10 @@
 /* ms between two passes */
 #define NGX_IAP_FORGET_AGAIN   500
 
-/* keys that are looked at for another of the same slot */
+/* keys that are looked at for another of the same place */
 #define NGX_IAP_FORGET_AHEAD   128
 
-/* calls of a pass that may fail, where each is of a slot of its own */
+/* calls of a pass that may fail, where each is of a place of its own */
 #define NGX_IAP_FORGET_FAILED  64
 
 /* passes in which a store that is well has refused */
@@ -26,7 +26,7 @@
 typedef struct {
     ngx_queue_t        queue;
     ngx_str_t         *name;
-    uint16_t           slot;
+    uint64_t           place;
     uint8_t            len;
     u_char             text[1];
 } ngx_iap_forget_key_t;
@@ -111,7 +111,6 @@ ngx_iap_forget_add(ngx_iap_forget_t *forget, ngx_str_t *name,
     iap_view_t text)
 {
     size_t                 len;
-    iap_view_t             view;
     ngx_iap_forget_key_t  *key;
 
     len = ngx_min(text.len, IAP_KEY_TEXT_MAX);
@@ -123,17 +122,11 @@ ngx_iap_forget_add(ngx_iap_forget_t *forget, ngx_str_t *name,
     }
 
     key->name = name;
-    key->slot = 0;
     key->len = (uint8_t) len;
     ngx_memcpy(key->text, text.data, len);
 
-    if (forget->redis->slots) {
-        view.data = name->data;
-        view.len = name->len;
-        text.len = len;
-
-        key->slot = iap_keyslot(view, text);
-    }
+    text.len = len;
+    key->place = ngx_iap_redis_place(forget->redis, name, text);
 
     ngx_queue_insert_tail(&forget->keys, &key->queue);
 
@@ -223,11 +216,12 @@ ngx_iap_forget_pump(ngx_iap_forget_t *forget)
 }
 
 
-/* of the first key, and of those behind it that have its slot */
+/* of the first key, and of those behind it that have its place */
 
 static ngx_iap_forget_call_t *
 ngx_iap_forget_call(ngx_iap_forget_t *forget)
 {
+    uint64_t                place;
     ngx_uint_t              ahead;
     ngx_queue_t            *q, *next;
     ngx_iap_forget_key_t   *key;
@@ -241,7 +235,9 @@ ngx_iap_forget_call(ngx_iap_forget_t *forget)
     q = ngx_queue_head(&forget->keys);
     key = ngx_queue_data(q, ngx_iap_forget_key_t, queue);
 
-    fc->call.slot = key->slot;
+    place = key->place;
+
+    fc->call.slot = (uint16_t) place;
     fc->call.script = &ngx_iap_script_forget;
     fc->call.args = ngx_iap_forget_args;
     fc->call.done = ngx_iap_forget_done;
@@ -254,7 +250,7 @@ ngx_iap_forget_call(ngx_iap_forget_t *forget)
         next = ngx_queue_next(q);
         key = ngx_queue_data(q, ngx_iap_forget_key_t, queue);
 
-        if (key->slot == fc->call.slot) {
+        if (key->place == place) {
             ngx_queue_remove(q);
             ngx_queue_insert_tail(&fc->keys, q);
             fc->n++;

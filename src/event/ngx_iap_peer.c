@@ -9,8 +9,14 @@
 #define NGX_IAP_PROBE_TOKEN  IAP_TICKS_PER_MS
 #define NGX_IAP_PROBE_BURST  (1000 * IAP_TICKS_PER_MS)
 
-/* names tried for a probe's key, until one is of a slot of the node */
-#define NGX_IAP_PROBE_NAMES  4096
+/* microseconds, besides a call's own time, after which a failure has nothing to
+   do with the one before it */
+#define NGX_IAP_PEER_MEMORY  10000000
+
+/* names tried for a probe's key, until one is of a slot of the node; and the
+   numbers to begin with: any fixed few thousand miss most single slots */
+#define NGX_IAP_PROBE_NAMES    4096
+#define NGX_IAP_PROBE_NUMBERS  1000000000
 
 
 typedef struct {
@@ -192,22 +198,45 @@ ngx_iap_peer_free(ngx_iap_peer_t *peer)
 void
 ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 {
+    uint64_t  now;
+
     if (peer->down || peer->gone) {
         return;
     }
+
+    now = ngx_iap_call_now();
+
+    if (now - peer->failed
+        > NGX_IAP_PEER_MEMORY + peer->redis->conf->link.timeout * 1000)
+    {
+        peer->fails = 0;
+    }
+
+    peer->failed = now;
 
     if (++peer->fails < NGX_IAP_FAILURES_MAX) {
         return;
     }
 
     peer->down = 1;
-    peer->since = ngx_iap_call_now();
+    peer->since = now;
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
     }
 
     ngx_iap_peer_arm(peer);
+}
+
+
+/* a pause of the node is one failure, however many wait for its end */
+
+void
+ngx_iap_peer_late(ngx_iap_peer_t *peer, uint64_t asked)
+{
+    if (asked > peer->failed) {
+        ngx_iap_peer_failed(peer, "no answer in time");
+    }
 }
 
 
@@ -229,6 +258,10 @@ void
 ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
     uint64_t  said;
+
+    if (asked > peer->doubted) {
+        peer->doubted = 0;
+    }
 
     if (peer->down) {
 
@@ -318,14 +351,15 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
 }
 
 
-/* if none is found, what the node says will not bring it up */
+/* if none is found, the next probe tries others, unless the node sends this one
+   elsewhere, which tells as much */
 
 static void
 ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
 {
     uint16_t          slot;
     iap_view_t        name, text;
-    ngx_uint_t        i;
+    ngx_uint_t        i, first;
     ngx_iap_redis_t  *redis;
 
     redis = probe->peer->redis;
@@ -333,8 +367,10 @@ ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
     name.data = redis->probe_key.data;
     name.len = redis->probe_key.len;
 
+    first = (ngx_uint_t) ngx_random() % NGX_IAP_PROBE_NUMBERS;
+
     for (i = 0; i < NGX_IAP_PROBE_NAMES; i++) {
-        probe->len = ngx_sprintf(probe->text, "%ui", i) - probe->text;
+        probe->len = ngx_sprintf(probe->text, "%ui", first + i) - probe->text;
 
         if (!redis->slots) {
             return;
@@ -359,11 +395,12 @@ ngx_iap_peer_probe_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     ngx_iap_args_key(args, &probe->peer->redis->probe_key, probe->text,
                      probe->len);
 
-    ngx_iap_args_number(args, 1);
+    ngx_iap_args_number(args, 1);           /* rule */
+    ngx_iap_args_number(args, 1);           /* bucket */
     ngx_iap_args_bytes(args, "b", 1);
     ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
     ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!", 1);       /* one check, by the first rule */
+    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
 }
 
 
@@ -382,7 +419,7 @@ ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
     rc = NGX_ERROR;
 
     if (reply != NULL && reply->type == REDIS_REPLY_ARRAY
-        && reply->elements == 4
+        && reply->elements >= 2
         && reply->element[1]->type == REDIS_REPLY_STRING
         && reply->element[1]->len == 1
         && reply->element[1]->str[0] != 'E')

@@ -3,11 +3,11 @@
  *
  * One per worker.  Decisions that are asked for in one turn of the event loop
  * travel in one call of lua/decide.lua, up to NGX_IAP_BATCH_MAX of them.
- * Where a decision's keys live in several slots (a Cluster, or a proxy in
- * front of one), each slot has a call of its own: first those without the
- * global window, all at once; then, if none of them refused, the window,
- * which is everybody's.  What was taken is given back when another slot
- * refuses.
+ * Where a decision's keys live in several places (the slots of a Cluster; the
+ * servers behind a proxy, which go by a hash of its own), each place has a
+ * call of its own: first those without the global window, all at once; then,
+ * if none of them refused, the window, which is everybody's.  What was taken
+ * is given back when another place refuses.
  *
  * Every decision has one deadline, the link's time-out, for all of this.
  * What the store can't tell by then is IAP_OUTCOME_BROKEN, layer by layer.
@@ -35,8 +35,9 @@
    without */
 #define NGX_IAP_DECISIONS_MAX   16384
 
-/* failures in a row that make a node "down"; all that fails with one
-   connection is one failure */
+/* Failures in a row that make a node "down", none of them much later than the
+   one before it.  All that fails with one connection is one failure, and so is
+   all that was waiting when the first of it came too late. */
 #define NGX_IAP_FAILURES_MAX    5
 
 
@@ -80,10 +81,11 @@ typedef struct {
     ngx_iap_decision_t   *decision;
     ngx_iap_batch_t      *batch;    /* that this part is in, or NULL */
     uint64_t              moment;   /* of the call that charged */
-    uint32_t              part;     /* the first check of a slot: a bit for
+    uint64_t              place;    /* see ngx_iap_redis_place() */
+    uint32_t              part;     /* the first check of a place: a bit for
                                        each check there; 0: none */
-    uint16_t              slot;
     uint8_t               taken;    /* something to give back */
+    uint8_t               rule;     /* of the check, in its batch */
 } ngx_iap_subject_t;
 
 
@@ -144,6 +146,11 @@ void ngx_iap_redis_cancel(ngx_iap_decision_t *decision);
 
 void ngx_iap_redis_refund(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *decision);
+
+/* which store it is: another one for another mode, other nodes, another master,
+   database or prefix */
+
+iap_hash_t ngx_iap_redis_which(ngx_iap_redis_conf_t *conf);
 
 /* "single", "sentinel", ...; static */
 

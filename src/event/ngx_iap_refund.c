@@ -23,8 +23,8 @@ typedef struct {
 } ngx_iap_refund_t;
 
 
-static void ngx_iap_refund_slot(ngx_iap_redis_t *redis,
-    ngx_iap_decision_t *d, uint16_t slot);
+static void ngx_iap_refund_place(ngx_iap_redis_t *redis,
+    ngx_iap_decision_t *d, uint64_t place);
 static void ngx_iap_refund_item(ngx_iap_refund_item_t *item,
     iap_check_t *check, ngx_iap_subject_t *subject);
 static void ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
@@ -39,15 +39,15 @@ ngx_iap_redis_refund(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 
     for (i = 0; i < d->n; i++) {
         if (d->subjects[i].taken) {
-            ngx_iap_refund_slot(redis, d, d->subjects[i].slot);
+            ngx_iap_refund_place(redis, d, d->subjects[i].place);
         }
     }
 }
 
 
 static void
-ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
-    uint16_t slot)
+ngx_iap_refund_place(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
+    uint64_t place)
 {
     ngx_uint_t         i;
     ngx_iap_refund_t  *refund;
@@ -58,7 +58,7 @@ ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
         ngx_memzero(&refund->call, sizeof(ngx_iap_call_t));
 
         refund->call.script = &ngx_iap_script_refund;
-        refund->call.slot = slot;
+        refund->call.slot = (uint16_t) place;
         refund->call.args = ngx_iap_refund_args;
         refund->call.done = ngx_iap_refund_done;
         refund->n = 0;
@@ -70,7 +70,7 @@ ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
 
     for (i = 0; i < d->n; i++) {
 
-        if (!d->subjects[i].taken || d->subjects[i].slot != slot) {
+        if (!d->subjects[i].taken || d->subjects[i].place != place) {
             continue;
         }
 

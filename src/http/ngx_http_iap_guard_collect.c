@@ -42,6 +42,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
     d->pardons = ctx->guard->slot->pardons;
     d->n = 0;
+    d->divided = 0;
 
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
 

@@ -22,6 +22,9 @@ typedef struct {
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
     ngx_uint_t                      n;
+    uint32_t                        divided;        /* a bit for each check
+                                                       that had but a share of
+                                                       its limit */
     iap_check_t                    *checks;
     ngx_http_iap_guard_layer_t    **layers;
     iap_addr_t                     *addrs;          /* of segments */

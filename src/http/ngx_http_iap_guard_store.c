@@ -417,6 +417,7 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n)
 {
     ngx_int_t                        refused;
+    uint32_t                         users;
     ngx_uint_t                       i, k, local[IAP_CHECKS_MAX];
     iap_check_t                     *check, checks[IAP_CHECKS_MAX];
     ngx_http_iap_guard_layer_t      *layer;
@@ -439,8 +440,13 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
             break;
 
         case IAP_CHECK_DISTINCT:
-            check->distinct.users =
-                            ngx_max(check->distinct.users / layer->share, 1);
+            users = ngx_max(check->distinct.users / layer->share, 1);
+
+            if (users != check->distinct.users) {
+                check->distinct.users = users;
+                d->divided |= (uint32_t) 1 << broken[i];
+            }
+
             break;
 
         default:

@@ -329,7 +329,7 @@ parity_batch(parity_t *p)
     }
 
     reply = call_redis(p->redis, p->sha, &call);
-    fine = call_is_reply(reply, call.n)
+    fine = call_is_reply(reply, &call)
            && (iap_ticks_t) reply->element[0]->integer == p->now;
 
     if (!fine) {
@@ -339,7 +339,7 @@ parity_batch(parity_t *p)
     }
 
     for (i = 0; fine && i < call.n; i++) {
-        said = call_said(reply, i);
+        said = call_said(reply, &call, i);
         fine = parity_decide(p, s[i], n[i], &said);
     }
 
@@ -354,10 +354,12 @@ parity_batch(parity_t *p)
 static unsigned
 parity_checks(parity_t *p, subject_t *s)
 {
-    unsigned  n, i, pick, max;
+    unsigned  n, i, pick, max, user;
     bool      used[BUCKETS + SEGMENTS + WINDOWS];
 
     memset(used, 0, sizeof(used));
+
+    user = (unsigned) ut_below(&p->random, USERS);
 
     max = ut_below(&p->random, 50) == 0 ? IAP_CHECKS_MAX
                                  : 1 + (unsigned) ut_below(&p->random, 6);
@@ -385,7 +387,7 @@ parity_checks(parity_t *p, subject_t *s)
 
         } else if (i < BUCKETS + SEGMENTS) {
             s[n].i = i - BUCKETS;
-            s[n].user = (unsigned) ut_below(&p->random, USERS);
+            s[n].user = user;
             s[n].check = distinct(&p->w, s[n].i, s[n].user);
 
         } else {
@@ -418,7 +420,10 @@ parity_tell(call_decision_t *d, const subject_t *s, unsigned n)
         d->rule[i].kind = kind[c->kind][c->dry_run];
         snprintf(d->key[i], CALL_TEXT_MAX, "%c%u", kind[c->kind][0][0],
                  s[i].i);
-        snprintf(d->member[i], CALL_TEXT_MAX, "user%u", s[i].user);
+
+        if (c->kind == IAP_CHECK_DISTINCT) {
+            snprintf(d->member, CALL_TEXT_MAX, "user%u", s[i].user);
+        }
 
         switch (c->kind) {
 
