@@ -22,6 +22,14 @@ static iap_hash_t ngx_iap_deny_hash(ngx_iap_zone_t *zone,
 static iap_ticks_t ngx_iap_deny_longest(const iap_check_t *check);
 
 
+ngx_uint_t
+ngx_iap_denies(ngx_iap_zone_t *zone)
+{
+    return *(volatile iap_ticks_t *) &zone->head->denied_until
+           > ngx_iap_now();
+}
+
+
 ngx_int_t
 ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *checks, ngx_uint_t n)
@@ -33,10 +41,6 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ticks_t   now, left;
 
     now = ngx_iap_now();
-
-    if (*(volatile iap_ticks_t *) &zone->head->denied_until <= now) {
-        return -1;
-    }
 
     for (i = 0; i < n; i++) {
 
