@@ -408,10 +408,22 @@ subtest 'it answers nonsense' => sub {
         'nothing'              => "\$-1\r\n",
         'an error'             => "-ERR no\r\n",
         'a short array'        => "*1\r\n:1\r\n",
-        'letters of no length' => "*4\r\n:1\r\n\$0\r\n\r\n:0\r\n\$0\r\n\r\n",
-        'too many letters'     => "*4\r\n:1\r\n\$2\r\nAA\r\n:0\r\n\$0\r\n\r\n",
-        'a letter unknown'     => "*4\r\n:1\r\n\$1\r\nZ\r\n:0\r\n\$0\r\n\r\n",
-        'a negative wait'      => "*4\r\n:1\r\n\$1\r\nR\r\n:-5\r\n\$0\r\n\r\n",
+        'no moment'            => answer("\$1\r\n1", text('A')),
+        'a moment before'      => answer(':-1', text('A')),
+        'a number of letters'  => answer(':1', ':1'),
+        'letters of no length' => answer(':1', text('')),
+        'too many letters'     => answer(':1', text('AA')),
+        'a letter unknown'     => answer(':1', text('Z')),
+        'one element more'     => answer(':1', text('A'), ':1'),
+        'two elements more'    => answer(':1', text('A'), ':1', ':0'),
+        'a negative wait'      => answer(':1', text('R'), ':1', ':-5', text('')),
+        'a wait that is none'  => answer(':1', text('R'), ':1', text('5'),
+                                         text('')),
+        'an error that is none' => answer(':1', text('E'), ':1', ':0', ':0'),
+        'of no decision'       => answer(':1', text('R'), ':0', ':5', text('')),
+        'of one too many'      => answer(':1', text('R'), ':2', ':5', text('')),
+        'of one twice'         => answer(':1', text('R'),
+                                         (':1', ':5', text('')) x 2),
     );
 
     my $fake = IapGuard::FakeRedis->new(port => 0)->start;
@@ -421,22 +433,30 @@ subtest 'it answers nonsense' => sub {
         location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h
                       on_error=reject; empty_gif; }');
 
+    # what makes sense comes in between, or it would soon be down, and not be
+    # asked any more
+
+    my $admits = answer(':1', text('A'));
+
     foreach my $what (sort keys %nonsense) {
         $fake->behave('*', raw => $nonsense{$what});
         is verdict($nginx, "/t?u=a"), 'unavailable/user/fallback', $what;
+
+        $fake->behave('*', raw => $admits);
+        is verdict($nginx, "/t?u=a"), 'passed//redis', '... and then sense';
     }
 
     # a refusal without a wait, or with one that no limit could mean
 
-    my $refusal = sub { "*4\r\n:1\r\n\$1\r\nR\r\n:$_[0]\r\n\$0\r\n\r\n" };
-    my $admits = "*4\r\n:1\r\n\$1\r\nA\r\n:0\r\n\$0\r\n\r\n";
+    my $refusal = sub {
+        return answer(':1', text('R'), ':1', ":$_[0]", text(''));
+    };
 
-    $fake->behave('*', raw => $admits);
-    ok down($nginx, 0), 'it is up' if $nginx->metrics->{iap_guard_store_up} == 0;
-
-    $fake->behave('*', raw => $refusal->(0));
-    is verdict($nginx, '/t?u=b'), 'limited/user/redis', 'no wait';
-    is $nginx->get('/t?u=b')->{headers}{'retry-after'}, 1, 'is a second';
+    foreach my $said ($refusal->(0), answer(':1', text('R'))) {
+        $fake->behave('*', raw => $said);
+        is verdict($nginx, '/t?u=b'), 'limited/user/redis', 'no wait';
+        is $nginx->get('/t?u=b')->{headers}{'retry-after'}, 1, 'is a second';
+    }
 
     $fake->behave('*', raw => $admits);
     is verdict($nginx, '/t?u=b'), 'passed//redis', 'and nothing is denied';
@@ -450,6 +470,12 @@ subtest 'it answers nonsense' => sub {
     ends_well($nginx);
     $fake->stop;
 };
+
+
+# an array, and a text in it, as the protocol has them
+
+sub answer { return '*' . @_ . "\r\n" . join('', map { "$_\r\n" } @_) }
+sub text   { return '$' . length($_[0]) . "\r\n$_[0]" }
 
 
 done_testing;
