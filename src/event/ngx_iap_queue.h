@@ -103,6 +103,7 @@ typedef struct {
     iap_webhook_secret_t     secret;        /* len 0: unsigned */
     iap_ticks_t              interval;      /* of one call: `rate=` */
     ngx_uint_t               concurrency;
+    ngx_msec_t               timeout;       /* of one call, all of it */
     iap_work_conf_t          work;          /* attempts, retry_min, retry_max */
     ngx_uint_t               max;
     uint64_t                 keep;          /* ms */

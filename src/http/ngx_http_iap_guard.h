@@ -7,6 +7,7 @@
  *   _directive directives other than layers
  *   _redis     iap_guard_redis
  *   _breaker   and others: see ngx_http_iap_guard_breaker.h
+ *   _queue     and others: see ngx_http_iap_guard_queue.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
@@ -181,6 +182,10 @@ typedef struct ngx_http_iap_guard_breaker_s  ngx_http_iap_guard_breaker_t;
 typedef struct ngx_http_iap_guard_classifier_s
     ngx_http_iap_guard_classifier_t;
 
+typedef struct ngx_http_iap_guard_queue_s  ngx_http_iap_guard_queue_t;
+
+typedef struct ngx_http_iap_guard_ledger_s  ngx_http_iap_guard_ledger_t;
+
 
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
@@ -193,6 +198,9 @@ typedef struct {
     ngx_array_t                     breakers;   /* ngx_http_..._breaker_t * */
     ngx_array_t                     classifiers;    /* ngx_http_..._classifier_t
                                                        * */
+    ngx_array_t                     queues;     /* ngx_http_..._queue_t * */
+    ngx_http_iap_guard_ledger_t    *ledger;     /* NULL: not configured */
+    ngx_array_t                     queue_keys; /* iap_seal_key_t */
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
 
@@ -221,6 +229,12 @@ typedef struct {
     unsigned                        exempts:1;  /* some segment has exempt= */
 
     ngx_http_iap_guard_breaker_t   *breaker;    /* NULL: none */
+    ngx_http_iap_guard_queue_t     *fallback;   /* of it; NULL: none */
+
+    /* of iap_guard_accept and of iap_guard_ticket; NULL: not here */
+    ngx_http_iap_guard_queue_t     *accept;
+    ngx_http_iap_guard_queue_t     *tickets;
+    ngx_http_complex_value_t       *ticket;
 
     ngx_str_t                       answers_early;  /* see _early */
 
@@ -352,6 +366,19 @@ ngx_int_t ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
 char *ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* _queue_conf */
+
+char *ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_queue_key(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_queue_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_accept_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_ticket_conf(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /* _layer: the directives */
