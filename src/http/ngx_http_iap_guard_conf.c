@@ -648,8 +648,8 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
 
         if (ngx_iap_queue_attach(zone, &queues[i]->queue) != NGX_OK) {
             ngx_log_error(NGX_LOG_EMERG, log, 0,
-                          "iap_guard zone "%V" has no room for queue "
-                          ""%V", besides those of the last %d "
+                          "iap_guard zone \"%V\" has no room for queue "
+                          "\"%V\", besides those of the last %d "
                           "configurations: expected a larger zone",
                           &zone->name, &queues[i]->queue.name,
                           NGX_IAP_SLOT_GENERATIONS);
