@@ -36,6 +36,7 @@
 
 #include "iap_classify.h"
 #include "iap_json.h"
+#include "iap_ticket.h"
 
 
 #define NGX_HTTP_IAP_GUARD_VERSION  "0.1.0"
@@ -295,6 +296,8 @@ typedef struct {
     ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
                                                    has not been asked */
     ngx_http_iap_guard_upstream_call_t  call;
+    ngx_http_iap_guard_queue_t     *queue;      /* NULL: not accepted */
+    u_char                          ticket[IAP_TICKET_LEN];
     unsigned                        marked:1;   /* see _access */
     unsigned                        decided:1;
     unsigned                        uncounted:1;    /* a breaker is still to
@@ -447,6 +450,13 @@ void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 
 void ngx_http_iap_guard_close_store(void *data);
 
+/* _wait: a request that waits for something else than its client.  Between
+   the two it notices a client that leaves.  NGX_ERROR: it can't wait, or go
+   on; finalize it. */
+
+ngx_int_t ngx_http_iap_guard_wait(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_go_on(ngx_http_request_t *r);
+
 /* _ban */
 
 /*
@@ -531,6 +541,17 @@ ngx_int_t ngx_http_iap_guard_let_by(ngx_http_iap_guard_ctx_t *ctx);
 
 ngx_int_t ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds);
+
+/* the same outside of a phase: returns what to finalize the request with */
+
+ngx_int_t ngx_http_iap_guard_send_unavailable(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds);
+
+/* the request is in the queue, durably, by this ticket: 202; likewise */
+
+ngx_int_t ngx_http_iap_guard_send_accepted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue,
+    u_char *ticket);
 
 /* the layer that refused, or would; len 0: none did */
 
