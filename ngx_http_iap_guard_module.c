@@ -8,7 +8,7 @@
  */
 
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 
 
 static ngx_int_t ngx_http_iap_guard_init(ngx_conf_t *cf);

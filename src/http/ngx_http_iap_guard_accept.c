@@ -9,6 +9,7 @@
 static void ngx_http_iap_guard_accept_body_handler(ngx_http_request_t *r);
 static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_accept_ctx(
     ngx_http_request_t *r);
+static ngx_uint_t ngx_http_iap_guard_accept_later(void);
 
 
 ngx_int_t
@@ -132,7 +133,9 @@ ngx_http_iap_guard_accept_ctx(ngx_http_request_t *r)
 }
 
 
-ngx_uint_t
+/* seconds; nobody knows when the ledger is well again, and not all at once */
+
+static ngx_uint_t
 ngx_http_iap_guard_accept_later(void)
 {
     return 5 + (ngx_uint_t) ngx_random() % 6;

@@ -10,7 +10,7 @@
  * What an answer proved is in _outcome, which gives the permit back.
  */
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 
 
 static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
@@ -187,7 +187,14 @@ ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
     iap_ticks_t wait)
 {
-    ngx_uint_t  seconds;
+    ngx_uint_t                      seconds;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    if (ilcf->fallback != NULL) {
+        return ngx_http_iap_guard_accept_cut(r, ctx, ilcf->fallback);
+    }
 
     /* 1 or 2 seconds where nobody can tell; and not all at once */
 

@@ -22,6 +22,9 @@
 #include "iap_record.h"
 
 
+/* bytes of the path of tickets, up to the ticket */
+#define NGX_HTTP_IAP_GUARD_LOCATION_MAX    256
+
 /* bytes of a body that is queued; a longer one is refused with 413 */
 #define NGX_HTTP_IAP_GUARD_QUEUE_BODY_MAX  (10 * 1024 * 1024)
 
@@ -52,6 +55,29 @@ struct ngx_http_iap_guard_queue_s {
                                                    body */
     ngx_http_complex_value_t         *user;     /* NULL: the guard's own */
     ngx_array_t                       headers;  /* ngx_str_t, lower case */
+    ngx_str_t                         location; /* of its tickets, up to the
+                                                   ticket; empty: not known */
+};
+
+
+/* a request on its way into a queue; in its pool */
+
+typedef struct ngx_http_iap_guard_enqueue_s  ngx_http_iap_guard_enqueue_t;
+
+/* the ledger has told: goes on with the request, which has not ended.  Returns
+   what to finalize it with. */
+
+typedef ngx_int_t (*ngx_http_iap_guard_enqueued_pt)(ngx_http_request_t *r,
+    ngx_http_iap_guard_enqueue_t *enqueue);
+
+struct ngx_http_iap_guard_enqueue_s {
+    ngx_http_request_t               *request;
+    ngx_http_iap_guard_queue_t       *queue;
+    ngx_http_iap_guard_enqueued_pt    then;
+    ngx_iap_ledger_put_t             *put;      /* NULL: told */
+    ngx_iap_ledger_result_e           result;
+    u_char                            ticket[IAP_TICKET_LEN];
+    ngx_event_t                       wake;     /* posted */
 };
 
 
@@ -79,6 +105,42 @@ ngx_int_t ngx_http_iap_guard_check_queue_rules(ngx_conf_t *cf,
 
 extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_queue_params[];
 
+
+/* _queue: this worker's ledger, curl and drain.  NULL after logging. */
+
+ngx_iap_ledger_t *ngx_http_iap_guard_queue_ledger(
+    ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_queue_init_process(
+    ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_queue_exit_process(
+    ngx_http_iap_guard_main_conf_t *imcf);
+
+/*
+ * _enqueue: puts the request, whose body has been read, into the queue.
+ * NGX_AGAIN: the ledger will tell, and then `then` is called (unless the
+ * request ends before; it is in the queue all the same); a status: it can't be
+ * queued, for its body is too long (413), or something is wrong (500, 503).
+ * `then` NULL: nobody waits, and the request may be about to end.
+ */
+
+ngx_int_t ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue, ngx_http_iap_guard_enqueued_pt then);
+
+/* _accept */
+
+/* what to finalize the request with, once the ledger has told: 202 or 503 */
+
+ngx_int_t ngx_http_iap_guard_accept_told(ngx_http_request_t *r,
+    ngx_http_iap_guard_enqueue_t *enqueue);
+
+/* the request can't be queued: 503; what to finalize it with */
+
+ngx_int_t ngx_http_iap_guard_accept_refused(ngx_http_request_t *r);
+
+/* a breaker cuts a request that has a fallback; as a phase handler */
+
+ngx_int_t ngx_http_iap_guard_accept_cut(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue);
 
 /* _accept, _ticket: the content handlers */
 

@@ -21,6 +21,9 @@ static void ngx_http_iap_guard_queue_defaults(
     ngx_http_iap_guard_queue_t *queue);
 static ngx_http_iap_guard_queue_t *ngx_http_iap_guard_queue_find(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
+static char *ngx_http_iap_guard_ticket_location(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf, ngx_str_t *value, ngx_str_t *location);
+static ngx_uint_t ngx_http_iap_guard_is_literal(u_char **p, u_char *last);
 static char *ngx_http_iap_guard_queue_name(ngx_conf_t *cf, ngx_str_t *name);
 static char *ngx_http_iap_guard_queue_whole(ngx_conf_t *cf,
     ngx_http_iap_guard_queue_t *queue);
@@ -318,7 +321,105 @@ ngx_http_iap_guard_ticket_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     clcf->handler = ngx_http_iap_guard_ticket_handler;
 
+    if (ilcf->tickets->location.len != 0) {
+        return NGX_CONF_OK;
+    }
+
+    return ngx_http_iap_guard_ticket_location(cf, clcf, &value[2],
+                                              &ilcf->tickets->location);
+}
+
+
+/*
+ * Where a ticket is found, for the field Location of those that are accepted:
+ * as far as the location tells.  "= /path" with $arg_name, and
+ * "~ ^/path/(?<name>...)$" with $name, do; nothing else does.
+ */
+
+static char *
+ngx_http_iap_guard_ticket_location(ngx_conf_t *cf,
+    ngx_http_core_loc_conf_t *clcf, ngx_str_t *value, ngx_str_t *location)
+{
+    u_char     *p, *last, *out;
+    ngx_str_t   name;
+
+    static const char  arg[] = "$arg_", group[] = "(?<";
+
+    name.data = value->data + 1;
+    name.len = value->len - 1;
+
+    out = ngx_pnalloc(cf->pool, clcf->name.len + value->len + sizeof("?="));
+    if (out == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (clcf->exact_match
+        && value->len > sizeof(arg) - 1
+        && ngx_strncmp(value->data, arg, sizeof(arg) - 1) == 0)
+    {
+        name.data += sizeof(arg) - 2;
+        name.len -= sizeof(arg) - 2;
+
+        location->data = out;
+        location->len = ngx_sprintf(out, "%V?%V=", &clcf->name, &name) - out;
+
+    } else {
+        p = clcf->name.data;
+        last = p + clcf->name.len;
+
+        if (p == last || *p++ != '^') {
+            return NGX_CONF_OK;
+        }
+
+        location->data = out;
+
+        while (p < last && ngx_http_iap_guard_is_literal(&p, last)) {
+            *out++ = p[-1];
+        }
+
+        if ((size_t) (last - p) < sizeof(group) + name.len
+            || ngx_strncmp(p, group, sizeof(group) - 1) != 0
+            || ngx_strncmp(p + sizeof(group) - 1, name.data, name.len) != 0
+            || p[sizeof(group) - 1 + name.len] != '>'
+            || last[-1] != '$' || last[-2] != ')')
+        {
+            return NGX_CONF_OK;
+        }
+
+        location->len = out - location->data;
+    }
+
+    if (location->len > NGX_HTTP_IAP_GUARD_LOCATION_MAX) {
+        location->len = 0;
+    }
+
     return NGX_CONF_OK;
+}
+
+
+/* whether a regular expression goes on with a character that means itself,
+   which then is p[-1] */
+
+static ngx_uint_t
+ngx_http_iap_guard_is_literal(u_char **p, u_char *last)
+{
+    u_char  c;
+
+    c = **p;
+
+    if (c == '\\' && *p + 1 < last && ((*p)[1] == '.' || (*p)[1] == '/')) {
+        *p += 2;
+        return 1;
+    }
+
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+        || (c >= '0' && c <= '9') || c == '/' || c == '-' || c == '_')
+    {
+        *p += 1;
+        return 1;
+    }
+
+    return 0;
 }
 
 

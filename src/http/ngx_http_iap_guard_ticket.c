@@ -12,8 +12,9 @@
 typedef struct {
     ngx_http_request_t     *request;
     ngx_iap_ledger_find_t  *find;       /* NULL: told */
-    ngx_int_t               rc;         /* what to finalize with, or AGAIN */
-    ngx_event_t             wake;
+    ngx_iap_ledger_result_e result;
+    json_t                 *answer;     /* NULL: no memory, or none */
+    ngx_event_t             wake;       /* posted */
 } ngx_http_iap_guard_asked_t;
 
 
@@ -141,8 +142,116 @@ ngx_http_iap_guard_ticket_done(ngx_iap_ledger_op_t *op)
     asked->result = op->result;
 
     if (op->result == NGX_IAP_LEDGER_OK) {
-        asked->json = ngx_http_iap_guard_ticket_json(&find->entry);
+        asked->answer = ngx_http_iap_guard_ticket_json(&find->entry);
     }
 
     ngx_post_event(&asked->wake, &ngx_posted_events);
+}
+
+
+static json_t *
+ngx_http_iap_guard_ticket_json(ngx_iap_entry_t *entry)
+{
+    json_t  *json, *result;
+
+    json = json_pack("{s:s%, s:s}", "ticket", entry->ticket,
+                     (size_t) IAP_TICKET_LEN,
+                     "status", iap_work_status_name(entry->status));
+
+    if (json == NULL || entry->result.len == 0) {
+        return json;
+    }
+
+    result = json_loadb((char *) entry->result.data, entry->result.len,
+                        JSON_DECODE_ANY, NULL);
+
+    if (result != NULL && json_object_set_new(json, "result", result) != 0) {
+        json_decref(json);
+        return NULL;
+    }
+
+    return json;
+}
+
+
+static void
+ngx_http_iap_guard_ticket_wake(ngx_event_t *ev)
+{
+    json_t                      *answer;
+    ngx_int_t                    rc;
+    ngx_connection_t            *c;
+    ngx_http_request_t          *r;
+    ngx_http_iap_guard_asked_t  *asked;
+
+    asked = ev->data;
+    r = asked->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    answer = asked->answer;
+    asked->answer = NULL;
+
+    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
+        json_decref(answer);
+        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    } else if (asked->result == NGX_IAP_LEDGER_OK) {
+        rc = ngx_http_iap_guard_api_json(r, NGX_HTTP_OK, answer);
+
+    } else if (asked->result == NGX_IAP_LEDGER_NONE) {
+        rc = ngx_http_iap_guard_ticket_unknown(r);
+
+    } else {
+        rc = ngx_http_iap_guard_ticket_unavailable(r);
+    }
+
+    ngx_http_finalize_request(r, rc);
+
+    /* the request may be gone, but not its connection's memory */
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+static void
+ngx_http_iap_guard_ticket_forsake(void *data)
+{
+    ngx_http_iap_guard_asked_t *asked = data;
+
+    if (asked->find != NULL) {
+        asked->find->op.data = NULL;
+        asked->find = NULL;
+    }
+
+    if (asked->wake.posted) {
+        ngx_delete_posted_event(&asked->wake);
+    }
+
+    json_decref(asked->answer);
+    asked->answer = NULL;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ticket_unknown(ngx_http_request_t *r)
+{
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_NOT_FOUND,
+                                       json_pack("{s:s}", "error",
+                                                 "not_found"));
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ticket_unavailable(ngx_http_request_t *r)
+{
+    ngx_str_t  seconds = ngx_string("5");
+
+    if (ngx_http_iap_guard_api_header(r, "Retry-After", &seconds) == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                       json_pack("{s:s}", "error",
+                                                 "unavailable"));
 }
