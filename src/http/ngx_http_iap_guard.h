@@ -276,7 +276,34 @@ typedef struct {
     unsigned                        watching:1; /* the answer's body passes */
     unsigned                        queued:1;
     unsigned                        slow:1;
+
+    /* once it has ended */
+    unsigned                        failed:1;   /* no answer to give */
+    unsigned                        left:1;     /* not known: the client left
+                                                   before */
 } ngx_http_iap_guard_upstream_call_t;
+
+
+/* what becomes of a call that has a fallback; see _fallback */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_FALLBACK_NONE = 0,   /* no answer yet */
+    NGX_HTTP_IAP_GUARD_FALLBACK_HELD,
+    NGX_HTTP_IAP_GUARD_FALLBACK_FAILED,
+    NGX_HTTP_IAP_GUARD_FALLBACK_ASKED,      /* the ledger */
+    NGX_HTTP_IAP_GUARD_FALLBACK_OVER
+} ngx_http_iap_guard_fallback_e;
+
+typedef struct {
+    ngx_http_iap_guard_queue_t     *queue;      /* NULL: there is no fallback,
+                                                   or no more */
+    ngx_http_iap_guard_fallback_e   state;
+    ngx_chain_t                    *held;       /* copies of the body */
+    ngx_chain_t                   **last;
+    size_t                          size;       /* of it */
+    unsigned                        keepalive:1;    /* r->keepalive, before
+                                                       what has failed */
+} ngx_http_iap_guard_fallback_t;
 
 
 /*
@@ -296,6 +323,7 @@ typedef struct {
     ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
                                                    has not been asked */
     ngx_http_iap_guard_upstream_call_t  call;
+    ngx_http_iap_guard_fallback_t   fallback;   /* of the call */
     ngx_http_iap_guard_queue_t     *queue;      /* NULL: not accepted */
     u_char                          ticket[IAP_TICKET_LEN];
     unsigned                        marked:1;   /* see _access */
@@ -552,6 +580,12 @@ ngx_int_t ngx_http_iap_guard_send_unavailable(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_send_accepted(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue,
     u_char *ticket);
+
+/* the filters behind this module's own, for what was held */
+
+ngx_int_t ngx_http_iap_guard_next_header(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_next_body(ngx_http_request_t *r,
+    ngx_chain_t *in);
 
 /* the layer that refused, or would; len 0: none did */
 

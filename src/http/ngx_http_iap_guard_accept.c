@@ -7,8 +7,6 @@
 
 
 static void ngx_http_iap_guard_accept_body_handler(ngx_http_request_t *r);
-static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_accept_ctx(
-    ngx_http_request_t *r);
 static ngx_uint_t ngx_http_iap_guard_accept_later(void);
 
 
@@ -34,28 +32,17 @@ ngx_http_iap_guard_accept_handler(ngx_http_request_t *r)
 static void
 ngx_http_iap_guard_accept_body_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                       rc;
     ngx_http_iap_guard_loc_conf_t  *ilcf;
 
     ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
 
-    rc = ngx_http_iap_guard_enqueue(r, ilcf->accept,
-                                    ngx_http_iap_guard_accept_told);
-
-    if (rc == NGX_AGAIN) {
-
-        if (ngx_http_iap_guard_wait(r) == NGX_OK) {
-            return;
-        }
-
-        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (ngx_http_iap_guard_enqueue(r, ilcf->accept,
+                                   ngx_http_iap_guard_accept_told)
+        != NGX_OK
+        || ngx_http_iap_guard_wait(r) != NGX_OK)
+    {
+        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
     }
-
-    if (rc == NGX_HTTP_SERVICE_UNAVAILABLE) {
-        rc = ngx_http_iap_guard_accept_refused(r);
-    }
-
-    ngx_http_finalize_request(r, rc);
 }
 
 
@@ -63,21 +50,14 @@ ngx_int_t
 ngx_http_iap_guard_accept_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue)
 {
-    ngx_int_t  rc;
-
-    rc = ngx_http_iap_guard_enqueue(r, queue, ngx_http_iap_guard_accept_told);
-
-    if (rc == NGX_HTTP_SERVICE_UNAVAILABLE) {
-        return ngx_http_iap_guard_unavailable(r, ctx,
-                                          ngx_http_iap_guard_accept_later());
+    if (ngx_http_iap_guard_enqueue(r, queue, ngx_http_iap_guard_accept_told)
+        != NGX_OK
+        || ngx_http_iap_guard_wait(r) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (rc != NGX_AGAIN) {
-        return rc;
-    }
-
-    return ngx_http_iap_guard_wait(r) == NGX_OK
-           ? NGX_AGAIN : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return NGX_AGAIN;
 }
 
 
@@ -87,49 +67,32 @@ ngx_http_iap_guard_accept_told(ngx_http_request_t *r,
 {
     ngx_http_iap_guard_ctx_t  *ctx;
 
-    if (enqueue->result != NGX_IAP_LEDGER_OK
-        && enqueue->result != NGX_IAP_LEDGER_DUPLICATE)
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx == NULL) {
+
+        /* a location need not have a guard */
+
+        ctx = ngx_http_iap_guard_make_ctx(r, NULL);
+        if (ctx == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+    }
+
+    if (enqueue->status == 0
+        && (enqueue->result == NGX_IAP_LEDGER_OK
+            || enqueue->result == NGX_IAP_LEDGER_DUPLICATE))
     {
-        return ngx_http_iap_guard_accept_refused(r);
+        return ngx_http_iap_guard_send_accepted(r, ctx, enqueue->queue,
+                                                enqueue->ticket);
     }
 
-    ctx = ngx_http_iap_guard_accept_ctx(r);
-
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    return ngx_http_iap_guard_send_accepted(r, ctx, enqueue->queue,
-                                            enqueue->ticket);
-}
-
-
-ngx_int_t
-ngx_http_iap_guard_accept_refused(ngx_http_request_t *r)
-{
-    ngx_http_iap_guard_ctx_t  *ctx;
-
-    ctx = ngx_http_iap_guard_accept_ctx(r);
-
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (enqueue->status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE) {
+        return enqueue->status;
     }
 
     return ngx_http_iap_guard_send_unavailable(r, ctx,
                                            ngx_http_iap_guard_accept_later());
-}
-
-
-/* a location need not have a guard */
-
-static ngx_http_iap_guard_ctx_t *
-ngx_http_iap_guard_accept_ctx(ngx_http_request_t *r)
-{
-    ngx_http_iap_guard_ctx_t  *ctx;
-
-    ctx = ngx_http_iap_guard_get_ctx(r);
-
-    return ctx ? ctx : ngx_http_iap_guard_make_ctx(r, NULL);
 }
 
 

@@ -494,9 +494,24 @@ ngx_http_iap_guard_filter_init(ngx_conf_t *cf)
 }
 
 
+ngx_int_t
+ngx_http_iap_guard_next_header(ngx_http_request_t *r)
+{
+    return ngx_http_next_header_filter(r);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_next_body(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    return ngx_http_next_body_filter(r, in);
+}
+
+
 static ngx_int_t
 ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 {
+    ngx_int_t                  rc;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     if (r != r->main) {
@@ -507,6 +522,12 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 
     if (ctx != NULL) {
         ngx_http_iap_guard_outcome_header(r, ctx);
+
+        rc = ngx_http_iap_guard_fallback_header(r, ctx);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     if (ctx == NULL || !ctx->refused || ctx->retry_after == 0) {
@@ -551,6 +572,7 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
+    ngx_int_t                  rc;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     if (r != r->main) {
@@ -559,8 +581,20 @@ ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_iap_guard_module);
 
-    if (ctx != NULL && ctx->call.watching) {
+    if (ctx == NULL) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    if (ctx->call.watching) {
         ngx_http_iap_guard_outcome_body(r, ctx, in);
+    }
+
+    if (ctx->fallback.queue != NULL) {
+        rc = ngx_http_iap_guard_fallback_body(r, ctx, in);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     return ngx_http_next_body_filter(r, in);

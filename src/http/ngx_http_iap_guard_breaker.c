@@ -84,11 +84,13 @@ ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_iap_guard_get_ctx(r);
 
-    if (ctx != NULL) {
-        ngx_http_iap_guard_outcome_end(r, ctx);
+    if (ctx == NULL) {
+        return NGX_DECLINED;
     }
 
-    return NGX_DECLINED;
+    ngx_http_iap_guard_outcome_end(r, ctx);
+
+    return ngx_http_iap_guard_fallback_leave(r, ctx);
 }
 
 
@@ -139,6 +141,7 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     iap_ticks_t                          wait;
     ngx_http_cleanup_t                  *cln;
     iap_breaker_admission_e              admission;
+    ngx_http_iap_guard_loc_conf_t       *ilcf;
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
@@ -172,13 +175,22 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->open = 1;
     call->watching = 0;
     call->slow = 0;
+    call->failed = 0;
+    call->left = 0;
     call->admitted = ngx_current_msec;
     call->former = r->upstream;
     call->states = r->upstream_states ? r->upstream_states->nelts : 0;
 
     ngx_http_iap_guard_breaker_watch(breaker, call);
 
-    return ngx_http_iap_guard_let_by(ctx);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    ngx_memzero(&ctx->fallback, sizeof(ngx_http_iap_guard_fallback_t));
+    ctx->fallback.queue = ilcf->fallback;
+
+    /* with a fallback it is known in the end only what became of it */
+
+    return ilcf->fallback ? NGX_DECLINED : ngx_http_iap_guard_let_by(ctx);
 }
 
 
@@ -216,6 +228,7 @@ ngx_http_iap_guard_breaker_cleanup(void *data)
 
     if (ctx != NULL) {
         ngx_http_iap_guard_outcome_end(r, ctx);
+        ngx_http_iap_guard_fallback_end(r, ctx);
     }
 }
 

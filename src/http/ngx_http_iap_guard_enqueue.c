@@ -22,6 +22,9 @@ typedef struct {
 } ngx_http_iap_guard_parts_t;
 
 
+static ngx_int_t ngx_http_iap_guard_enqueue_make(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue, ngx_iap_ledger_t **ledger,
+    ngx_iap_ledger_put_t **put);
 static ngx_int_t ngx_http_iap_guard_enqueue_parts(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue, ngx_http_iap_guard_parts_t *parts);
 static ngx_int_t ngx_http_iap_guard_enqueue_user(ngx_http_request_t *r,
@@ -53,19 +56,75 @@ ngx_int_t
 ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue, ngx_http_iap_guard_enqueued_pt then)
 {
+    ngx_int_t                      status;
+    ngx_iap_ledger_t              *ledger;
+    ngx_http_cleanup_t            *cln;
+    ngx_iap_ledger_put_t          *put;
+    ngx_http_iap_guard_enqueue_t  *enqueue;
+
+    enqueue = NULL;
+
+    if (then != NULL) {
+        cln = ngx_http_cleanup_add(r, sizeof(ngx_http_iap_guard_enqueue_t));
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        enqueue = cln->data;
+        ngx_memzero(enqueue, sizeof(ngx_http_iap_guard_enqueue_t));
+
+        enqueue->request = r;
+        enqueue->queue = queue;
+        enqueue->then = then;
+        enqueue->wake.handler = ngx_http_iap_guard_enqueue_wake;
+        enqueue->wake.data = enqueue;
+        enqueue->wake.log = r->connection->log;
+
+        cln->handler = ngx_http_iap_guard_enqueue_forsake;
+    }
+
+    status = ngx_http_iap_guard_enqueue_make(r, queue, &ledger, &put);
+
+    if (status == 0) {
+        put->op.done = ngx_http_iap_guard_enqueue_done;
+        put->op.data = enqueue;
+
+        if (enqueue != NULL) {
+            enqueue->put = put;
+        }
+
+        ngx_iap_ledger_submit(ledger, &put->op);
+
+        return NGX_OK;
+    }
+
+    ngx_iap_queue_count(&queue->queue, NGX_IAP_QUEUE_FAILED);
+
+    if (enqueue != NULL) {
+        enqueue->status = status;
+        ngx_post_event(&enqueue->wake, &ngx_posted_events);
+    }
+
+    return NGX_OK;
+}
+
+
+/* 0, or the status of the refusal */
+
+static ngx_int_t
+ngx_http_iap_guard_enqueue_make(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue, ngx_iap_ledger_t **ledger,
+    ngx_iap_ledger_put_t **put)
+{
     ngx_int_t                        rc;
-    ngx_iap_ledger_t                *ledger;
-    ngx_http_cleanup_t              *cln;
-    ngx_iap_ledger_put_t            *put;
     ngx_http_iap_guard_parts_t       parts;
-    ngx_http_iap_guard_enqueue_t    *enqueue;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
-    ledger = ngx_http_iap_guard_queue_ledger(imcf);
 
-    if (ledger == NULL) {
-        ngx_iap_queue_count(&queue->queue, NGX_IAP_QUEUE_FAILED);
+    *ledger = ngx_http_iap_guard_queue_ledger(imcf);
+
+    if (*ledger == NULL) {
         return NGX_HTTP_SERVICE_UNAVAILABLE;
     }
 
@@ -74,41 +133,9 @@ ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
         return rc;
     }
 
-    put = ngx_http_iap_guard_enqueue_put(queue, &parts);
-    if (put == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    *put = ngx_http_iap_guard_enqueue_put(queue, &parts);
 
-    put->op.done = ngx_http_iap_guard_enqueue_done;
-
-    if (then == NULL) {
-        ngx_iap_ledger_submit(ledger, &put->op);
-        return NGX_AGAIN;
-    }
-
-    cln = ngx_http_cleanup_add(r, sizeof(ngx_http_iap_guard_enqueue_t));
-    if (cln == NULL) {
-        ngx_iap_ledger_op_free(&put->op);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    enqueue = cln->data;
-    ngx_memzero(enqueue, sizeof(ngx_http_iap_guard_enqueue_t));
-
-    enqueue->request = r;
-    enqueue->queue = queue;
-    enqueue->then = then;
-    enqueue->put = put;
-    enqueue->wake.handler = ngx_http_iap_guard_enqueue_wake;
-    enqueue->wake.data = enqueue;
-    enqueue->wake.log = r->connection->log;
-
-    cln->handler = ngx_http_iap_guard_enqueue_forsake;
-    put->op.data = enqueue;
-
-    ngx_iap_ledger_submit(ledger, &put->op);
-
-    return NGX_AGAIN;
+    return *put ? 0 : NGX_HTTP_SERVICE_UNAVAILABLE;
 }
 
 

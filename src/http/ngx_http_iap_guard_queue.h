@@ -75,6 +75,8 @@ struct ngx_http_iap_guard_enqueue_s {
     ngx_http_iap_guard_queue_t       *queue;
     ngx_http_iap_guard_enqueued_pt    then;
     ngx_iap_ledger_put_t             *put;      /* NULL: told */
+    ngx_int_t                         status;   /* why it never came to the
+                                                   ledger, or 0 */
     ngx_iap_ledger_result_e           result;
     u_char                            ticket[IAP_TICKET_LEN];
     ngx_event_t                       wake;     /* posted */
@@ -116,11 +118,11 @@ void ngx_http_iap_guard_queue_exit_process(
     ngx_http_iap_guard_main_conf_t *imcf);
 
 /*
- * _enqueue: puts the request, whose body has been read, into the queue.
- * NGX_AGAIN: the ledger will tell, and then `then` is called (unless the
- * request ends before; it is in the queue all the same); a status: it can't be
- * queued, for its body is too long (413), or something is wrong (500, 503).
- * `then` NULL: nobody waits, and the request may be about to end.
+ * _enqueue: puts the request, whose body has been read, into the queue.  NGX_OK:
+ * `then` is called later, from an event of its own, also if it can't be queued
+ * (unless the request ends before; it may be in the queue all the same).
+ * NGX_ERROR: no memory.  `then` NULL: nobody waits, and the request may be
+ * about to end.
  */
 
 ngx_int_t ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
@@ -128,19 +130,35 @@ ngx_int_t ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
 
 /* _accept */
 
-/* what to finalize the request with, once the ledger has told: 202 or 503 */
+/* what to finalize the request with, once it is known: 202, 413 or 503 */
 
 ngx_int_t ngx_http_iap_guard_accept_told(ngx_http_request_t *r,
     ngx_http_iap_guard_enqueue_t *enqueue);
-
-/* the request can't be queued: 503; what to finalize it with */
-
-ngx_int_t ngx_http_iap_guard_accept_refused(ngx_http_request_t *r);
 
 /* a breaker cuts a request that has a fallback; as a phase handler */
 
 ngx_int_t ngx_http_iap_guard_accept_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue);
+
+/* _fallback, of a call that has one */
+
+/* from the filters, after _outcome has seen the same.  NGX_DECLINED: go on with
+   the next filter; else what to return. */
+
+ngx_int_t ngx_http_iap_guard_fallback_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+ngx_int_t ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in);
+
+/* an internal redirect has led away from the call; as a phase handler */
+
+ngx_int_t ngx_http_iap_guard_fallback_leave(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+
+/* the request ends */
+
+void ngx_http_iap_guard_fallback_end(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 
 /* _accept, _ticket: the content handlers */
 
