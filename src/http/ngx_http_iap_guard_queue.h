@@ -7,6 +7,7 @@
  *   _enqueue      from a request to an entry, and waiting for the ledger
  *   _accept       the content handler; and the fallback of an open breaker
  *   _fallback     the filters: a failed answer is held, and accepted instead
+ *   _ask          a content handler's question to the ledger
  *   _ticket       the content handler
  *   _api_queues   GET and POST queues/NAME
  */
@@ -55,6 +56,7 @@ struct ngx_http_iap_guard_queue_s {
                                                    body */
     ngx_http_complex_value_t         *user;     /* NULL: the guard's own */
     ngx_array_t                       headers;  /* ngx_str_t, lower case */
+    ngx_str_t                         rate;     /* as it is written */
     ngx_str_t                         location; /* of its tickets, up to the
                                                    ticket; empty: not known */
 };
@@ -90,6 +92,11 @@ struct ngx_http_iap_guard_enqueue_s {
 
 ngx_http_iap_guard_queue_t *ngx_http_iap_guard_queue_get(ngx_conf_t *cf,
     ngx_str_t *name);
+
+/* NULL: there is none */
+
+ngx_http_iap_guard_queue_t *ngx_http_iap_guard_queue_find(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
 
 /* once all is read: what queues need, and the breakers that are made with
    them; before the breakers are checked */

@@ -19,8 +19,6 @@
 
 static void ngx_http_iap_guard_queue_defaults(
     ngx_http_iap_guard_queue_t *queue);
-static ngx_http_iap_guard_queue_t *ngx_http_iap_guard_queue_find(
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *name);
 static char *ngx_http_iap_guard_ticket_location(ngx_conf_t *cf,
     ngx_http_core_loc_conf_t *clcf, ngx_str_t *value, ngx_str_t *location);
 static ngx_uint_t ngx_http_iap_guard_is_literal(u_char **p, u_char *last);
@@ -207,6 +205,7 @@ ngx_http_iap_guard_queue_defaults(ngx_http_iap_guard_queue_t *queue)
     q = &queue->queue;
 
     q->interval = IAP_TICKS_PER_SEC / 10;
+    ngx_str_set(&queue->rate, "10r/s");
     q->concurrency = 8;
     q->timeout = 30000;
     q->work.attempts = 12;
@@ -476,7 +475,7 @@ ngx_http_iap_guard_queue_get(ngx_conf_t *cf, ngx_str_t *name)
 }
 
 
-static ngx_http_iap_guard_queue_t *
+ngx_http_iap_guard_queue_t *
 ngx_http_iap_guard_queue_find(ngx_http_iap_guard_main_conf_t *imcf,
     ngx_str_t *name)
 {

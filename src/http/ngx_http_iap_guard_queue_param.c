@@ -170,6 +170,7 @@ ngx_http_iap_guard_queue_param_rate(ngx_conf_t *cf, void *conf,
     }
 
     queue->queue.interval = bucket.interval;
+    queue->rate = *value;
 
     return NGX_CONF_OK;
 }
