@@ -79,6 +79,8 @@ typedef struct {
     ngx_atomic_t    pace;           /* thousandths of a call a second */
 } ngx_iap_queue_shared_t;
 
+_Static_assert(sizeof(ngx_iap_queue_shared_t) == 304, "it lives in the zone");
+
 #define NGX_IAP_QUEUE_PROBES  1000      /* ms */
 
 
@@ -120,7 +122,8 @@ typedef struct {
 } ngx_iap_queue_t;
 
 
-/* as ngx_iap_breaker_size() and _attach() */
+/* as ngx_iap_breaker_size() and _attach(); the name has at most
+   NGX_IAP_QUEUE_NAME_MAX bytes */
 
 size_t ngx_iap_queue_size(void);
 ngx_int_t ngx_iap_queue_attach(ngx_iap_zone_t *zone, ngx_iap_queue_t *queue);
