@@ -23,6 +23,8 @@
 #include "ngx_iap_ledger.h"
 #include "ngx_iap_zone.h"
 
+#include <ngx_thread_pool.h>
+
 
 typedef struct {
     ngx_str_t           path;       /* whole, terminated; "…/ledger.db" */

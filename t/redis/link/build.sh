@@ -31,7 +31,7 @@ stale() {
 
 if stale; then
     ASAN_OPTIONS=detect_leaks=0 ./configure --builddir=objs \
-        --without-http --without-pcre --with-debug \
+        --without-http --without-pcre --with-debug --with-threads \
         --with-poll_module --with-select_module \
         --with-cc-opt="-O1 -g -Wall -Wextra -fsanitize=address \
                        -fno-omit-frame-pointer -DNGX_DEBUG_PALLOC=1" \
