@@ -37,8 +37,9 @@ typedef struct {
 } iap_pace_t;
 
 
-/* whether a call may be made now, which then is charged; else *wait is how
-   long not.  A burst is one call: what was not used is not saved up. */
+/* whether a call may be made now, which then is charged; else *wait is when to
+   ask again.  A burst is one call, or as many as the 10 ms have by which
+   timers are late: what was not used is not saved up. */
 
 bool iap_pace_take(iap_pace_t *pace, const iap_pace_conf_t *conf,
     iap_ticks_t now, iap_ticks_t *wait);

@@ -15,14 +15,6 @@
 #define NGX_HTTP_IAP_GUARD_BODY_MAX  (1024 * 1024)
 
 
-/* what the classifier's rules are given to look values up in */
-
-typedef struct {
-    iap_json_t                        *json;
-    ngx_http_iap_guard_classifier_t   *classifier;
-} ngx_http_iap_guard_values_t;
-
-
 static void ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
@@ -45,8 +37,6 @@ static void ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static iap_ticks_t ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
     ngx_http_iap_guard_breaker_t *breaker);
-static void ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
-    iap_value_t *value);
 
 
 /* from the header filter: the first header that goes to the client */
@@ -427,9 +417,9 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     iap_ticks_t                          hold;
     iap_answer_t                         answer;
     iap_verdict_of_t                     verdict;
+    iap_answer_json_t                    values;
     ngx_iap_outcome_e                    outcome;
     ngx_http_upstream_state_t           *state;
-    ngx_http_iap_guard_values_t          values;
     ngx_http_iap_guard_classifier_t     *classifier;
     ngx_http_iap_guard_upstream_call_t  *call;
 
@@ -438,12 +428,13 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     state = ngx_http_iap_guard_outcome_state(r, call);
 
     values.json = call->json;
-    values.classifier = classifier;
+    values.paths = classifier->paths;
+    values.npaths = classifier->npaths;
 
     answer.transport = transport;
     answer.status = state ? (unsigned) state->status : 0;
     answer.body = body;
-    answer.value = ngx_http_iap_guard_outcome_value;
+    answer.value = iap_answer_value;
     answer.json = &values;
 
     iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
@@ -530,29 +521,4 @@ ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
     }
 
     return breaker->ref.conf.open;
-}
-
-
-static void
-ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
-    iap_value_t *value)
-{
-    ngx_http_iap_guard_values_t *values = data;
-
-    unsigned                          i;
-    ngx_http_iap_guard_classifier_t  *classifier;
-
-    classifier = values->classifier;
-
-    for (i = 0; values->json != NULL && i < classifier->npaths; i++) {
-
-        if (classifier->paths[i].len == path.len
-            && ngx_memcmp(classifier->paths[i].data, path.data, path.len) == 0)
-        {
-            iap_json_value(values->json, i, value);
-            return;
-        }
-    }
-
-    ngx_memzero(value, sizeof(iap_value_t));
 }
