@@ -138,8 +138,8 @@ my @refused = (
       qr/breaker "b" of \S+nginx\.conf:\d+ needs "iap_guard_zone" in "http"/ ],
     [ 'a zone too small for its breakers', zone => 'iap_guard_zone iap 64k;',
       http => join("\n", map { "iap_guard_breaker b$_;" } 1 .. 9),
-      'iap_guard zone "iap" of 65536 bytes is too small for 0 guards and 9 '
-      . 'breakers, expected' ],
+      'iap_guard zone "iap" of 65536 bytes is too small for 0 guards, 9 '
+      . 'breakers and 0 queues, expected' ],
 
     # rules
 

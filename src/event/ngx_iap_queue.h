@@ -79,6 +79,8 @@ typedef struct {
     ngx_atomic_t    pace;           /* thousandths of a call a second */
 } ngx_iap_queue_shared_t;
 
+_Static_assert(sizeof(ngx_iap_queue_shared_t) == 304, "it lives in the zone");
+
 #define NGX_IAP_QUEUE_PROBES  1000      /* ms */
 
 
@@ -103,6 +105,7 @@ typedef struct {
     iap_webhook_secret_t     secret;        /* len 0: unsigned */
     iap_ticks_t              interval;      /* of one call: `rate=` */
     ngx_uint_t               concurrency;
+    ngx_msec_t               timeout;       /* of one call, all of it */
     iap_work_conf_t          work;          /* attempts, retry_min, retry_max */
     ngx_uint_t               max;
     uint64_t                 keep;          /* ms */
@@ -119,7 +122,8 @@ typedef struct {
 } ngx_iap_queue_t;
 
 
-/* as ngx_iap_breaker_size() and _attach() */
+/* as ngx_iap_breaker_size() and _attach(); the name has at most
+   NGX_IAP_QUEUE_NAME_MAX bytes */
 
 size_t ngx_iap_queue_size(void);
 ngx_int_t ngx_iap_queue_attach(ngx_iap_zone_t *zone, ngx_iap_queue_t *queue);

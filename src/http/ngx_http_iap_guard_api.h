@@ -6,6 +6,7 @@
  * _api_status   status, metrics, guards; _api_store, what of it is the store's
  * _api_breakers breakers
  * _api_bans     bans
+ * _api_queues   queues
  *
  * A call makes its answer from copies, never under the zone's lock, and
  * returns through ngx_http_iap_guard_api_json() or _text().
@@ -106,6 +107,13 @@ ngx_int_t ngx_http_iap_guard_api_bans_post(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 
+ngx_int_t ngx_http_iap_guard_api_queues(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_queue(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+
 /* a list of bans for `status`; at most max of them */
 
 json_t *ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r,
@@ -128,6 +136,13 @@ json_t *ngx_http_iap_guard_api_breaker_list(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
 void ngx_http_iap_guard_api_breaker_metrics(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
+
+/* of _api_queues: likewise, as the drain has counted */
+
+json_t *ngx_http_iap_guard_api_queue_list(
+    ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_API_H */

@@ -69,7 +69,7 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
     }
 
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                 json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+                 json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}",
                            "version", NGX_HTTP_IAP_GUARD_VERSION,
                            "nginx", NGINX_VERSION,
                            "store",
@@ -80,6 +80,7 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
                            "breakers",
                            ngx_http_iap_guard_api_breaker_list(imcf,
                                                            snap.breakers),
+                           "queues", ngx_http_iap_guard_api_queue_list(imcf),
                            "bans",
                            ngx_http_iap_guard_api_ban_list(r,
                                           NGX_HTTP_IAP_GUARD_STATUS_BANS)));
@@ -431,6 +432,10 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
     if (snap->imcf->breakers.nelts != 0) {
         ngx_http_iap_guard_api_breaker_metrics(out, snap->imcf,
                                                snap->breakers);
+    }
+
+    if (snap->imcf->queues.nelts != 0) {
+        ngx_http_iap_guard_api_queue_metrics(out, snap->imcf);
     }
 
     ngx_http_iap_guard_write_zone(out, snap);

@@ -449,6 +449,10 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
 
     call->open = 0;
     call->watching = 0;
+    call->left = transport == IAP_TRANSPORT_LEFT;
+    call->failed = verdict.class == IAP_CLASS_RETRY
+                   || verdict.class == IAP_CLASS_HOLD
+                   || verdict.class == IAP_CLASS_CONFIG;
 
     ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
                         verdict.effect, call->slow, hold, verdict.rule,
