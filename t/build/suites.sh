@@ -93,7 +93,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route)
+        link | route | curl)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -196,6 +196,15 @@ suite_route() {
     SUITE_ENV=()
     run_suite route "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/route/out"
+}
+
+
+# Calls through libcurl, likewise
+
+suite_curl() {
+    SUITE_ENV=()
+    run_suite curl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/curl/out"
 }
 
 
@@ -345,6 +354,7 @@ files_of() {
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
+            curl:t/curl/run)        echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -370,8 +380,9 @@ files_of() {
 run_suites() {
     local suite files named=$# failed=0
 
-    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run t/redis/route/run
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
+                              t/load/*.pl t/redis/*.pl t/redis/link/run \
+                              t/redis/route/run t/curl/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

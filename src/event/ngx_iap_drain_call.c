@@ -1,0 +1,923 @@
+/*
+ * One entry of the queue: unsealed, sent to its target, and what the answer
+ * means stored.
+ *
+ * A redirect to the other environment is followed within the same lease: the
+ * user whose turn it is does not go to the end of the line for it.
+ */
+
+#include "ngx_iap_drain_private.h"
+
+
+#define NGX_IAP_DRAIN_POOL  4096
+
+
+/* fields that are of a connection, not of a request; that curl makes itself;
+   or that ask for an answer which nobody here can read */
+
+static ngx_str_t  ngx_iap_drain_not_sent[] = {
+    ngx_string("host"),
+    ngx_string("content-length"),
+    ngx_string("connection"),
+    ngx_string("keep-alive"),
+    ngx_string("proxy-connection"),
+    ngx_string("te"),
+    ngx_string("trailer"),
+    ngx_string("transfer-encoding"),
+    ngx_string("upgrade"),
+    ngx_string("expect"),
+    ngx_string("accept-encoding"),
+    ngx_string("range")
+};
+
+
+static ngx_uint_t ngx_iap_drain_call_unseal(ngx_iap_drain_call_t *call,
+    ngx_iap_entry_t *entry);
+static ngx_int_t ngx_iap_drain_call_request(ngx_iap_drain_call_t *call,
+    iap_record_t *record);
+static ngx_uint_t ngx_iap_drain_call_sends(iap_view_t name);
+static void ngx_iap_drain_call_send(ngx_iap_drain_call_t *call);
+static ngx_int_t ngx_iap_drain_call_start(ngx_iap_transfer_t *transfer);
+static void ngx_iap_drain_call_done(ngx_iap_transfer_t *transfer);
+static void ngx_iap_drain_call_declined(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_classify(ngx_iap_drain_call_t *call,
+    iap_verdict_of_t *verdict, ngx_uint_t *json);
+static iap_body_e ngx_iap_drain_call_body(ngx_iap_drain_call_t *call,
+    iap_json_t *json);
+static iap_ticks_t ngx_iap_drain_call_hold(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_pace(ngx_iap_drain_call_t *call,
+    iap_verdict_of_t *verdict, iap_work_next_t *next);
+static void ngx_iap_drain_call_end(ngx_iap_drain_call_t *call,
+    iap_work_next_t *next, ngx_uint_t json);
+static void ngx_iap_drain_call_alarm(ngx_iap_drain_call_t *call,
+    iap_verdict_of_t *verdict, iap_work_next_t *next);
+static void ngx_iap_drain_call_hand_back(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_handed_back(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_settle(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_settled(ngx_iap_drain_call_t *call);
+static void ngx_iap_drain_call_slow(ngx_event_t *ev);
+static void ngx_iap_drain_call_again(ngx_event_t *ev);
+static void ngx_iap_drain_call_told(ngx_iap_ledger_op_t *op);
+
+
+void
+ngx_iap_drain_call_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
+{
+    ngx_uint_t             sendable;
+    ngx_iap_drain_call_t  *call;
+
+    call = ngx_iap_drain_call_make(dq, &dq->work, entry);
+    if (call == NULL) {
+        return;
+    }
+
+    call->store = ngx_iap_drain_call_settle;
+    call->stored = ngx_iap_drain_call_settled;
+
+    if (dq->drain->leaving) {
+        ngx_iap_drain_call_back(call);
+        return;
+    }
+
+    if (entry->leases > NGX_IAP_DRAIN_POISON) {
+        ngx_log_error(NGX_LOG_ERR, dq->drain->log, 0,
+                      "iap_guard queue \"%V\": entry %uL is parked: it was "
+                      "leased %ui times, and no process that had it came to "
+                      "its end", &dq->queue->name, entry->id, entry->leases);
+        sendable = 0;
+
+    } else {
+        sendable = ngx_iap_drain_call_unseal(call, entry);
+    }
+
+    if (!sendable) {
+        call->status = IAP_WORK_PARKED;
+        ngx_iap_drain_call_store(call);
+        return;
+    }
+
+    if (call->work.where == IAP_WORK_SANDBOX && dq->queue->sandbox.len == 0) {
+        call->work.where = IAP_WORK_TARGET;
+        call->work.hops = 0;
+    }
+
+    ngx_iap_drain_call_send(call);
+}
+
+
+ngx_iap_drain_call_t *
+ngx_iap_drain_call_make(ngx_iap_drain_queue_t *dq,
+    ngx_iap_drain_stream_t *stream, ngx_iap_entry_t *entry)
+{
+    ngx_pool_t            *pool;
+    ngx_iap_drain_call_t  *call;
+
+    pool = ngx_create_pool(NGX_IAP_DRAIN_POOL, dq->drain->log);
+    if (pool == NULL) {
+        return NULL;
+    }
+
+    call = ngx_pcalloc(pool, sizeof(ngx_iap_drain_call_t));
+    if (call == NULL) {
+        ngx_destroy_pool(pool);
+        return NULL;
+    }
+
+    call->ident = (ngx_socket_t) -1;
+    call->dq = dq;
+    call->stream = stream;
+    call->pool = pool;
+    call->id = entry->id;
+    call->work = entry->work;
+    call->status = IAP_WORK_PENDING;
+    ngx_memcpy(call->ticket, entry->ticket, IAP_TICKET_LEN);
+
+    call->slow.handler = ngx_iap_drain_call_slow;
+    call->slow.data = call;
+    call->slow.log = dq->drain->log;
+    call->slow.cancelable = 1;
+
+    call->again.handler = ngx_iap_drain_call_again;
+    call->again.data = call;
+    call->again.log = dq->drain->log;
+    call->again.cancelable = 1;
+
+    ngx_queue_insert_tail(&dq->calls, &call->queue);
+    stream->ncalls++;
+    ngx_iap_drain_busy(dq->drain, 1);
+
+    return call;
+}
+
+
+void
+ngx_iap_drain_call_free(ngx_iap_drain_call_t *call)
+{
+    ngx_iap_drain_t  *drain;
+
+    drain = call->dq->drain;
+
+    if (call->slow.timer_set) {
+        ngx_del_timer(&call->slow);
+    }
+
+    if (call->again.timer_set) {
+        ngx_del_timer(&call->again);
+    }
+
+    ngx_queue_remove(&call->queue);
+    call->stream->ncalls--;
+
+    ngx_destroy_pool(call->pool);
+
+    ngx_iap_drain_busy(drain, -1);
+}
+
+
+/* whether it is a request that can be sent */
+
+static ngx_uint_t
+ngx_iap_drain_call_unseal(ngx_iap_drain_call_t *call, ngx_iap_entry_t *entry)
+{
+    size_t            len;
+    u_char           *plain;
+    iap_view_t        ticket, sealed, bytes;
+    iap_seal_e        rc;
+    const char       *why;
+    iap_record_t      record;
+    ngx_iap_queue_t  *queue;
+
+    queue = call->dq->queue;
+
+    ticket.data = call->ticket;
+    ticket.len = IAP_TICKET_LEN;
+    sealed.data = entry->record.data;
+    sealed.len = entry->record.len;
+
+    plain = ngx_pnalloc(call->pool, sealed.len + 1);
+
+    rc = plain != NULL ? iap_unseal(queue->keys, queue->nkeys, ticket, sealed,
+                                    plain, &len)
+                       : IAP_SEAL_FAILED;
+
+    switch (rc) {
+
+    case IAP_SEAL_OK:
+        bytes.data = plain;
+        bytes.len = len;
+
+        if (iap_record_read(&record, bytes)
+            && ngx_iap_drain_call_request(call, &record) == NGX_OK)
+        {
+            return 1;
+        }
+
+        why = "it is no request that this version can read";
+        break;
+
+    case IAP_SEAL_UNKNOWN:
+        why = "the key that it is sealed with is not configured";
+        break;
+
+    case IAP_SEAL_BROKEN:
+        why = "it has been changed, or its key has";
+        break;
+
+    default:
+        why = "it could not be unsealed";
+        break;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, call->dq->drain->log, 0,
+                  "iap_guard queue \"%V\": entry %uL is parked: %s",
+                  &queue->name, call->id, why);
+
+    return 0;
+}
+
+
+static ngx_int_t
+ngx_iap_drain_call_request(ngx_iap_drain_call_t *call, iap_record_t *record)
+{
+    unsigned             i;
+    ngx_str_t           *header;
+    iap_record_field_t  *field;
+    ngx_iap_transfer_t  *transfer;
+
+    transfer = &call->transfer;
+
+    transfer->method.data = (u_char *) record->method.data;
+    transfer->method.len = record->method.len;
+    transfer->body.data = (u_char *) record->body.data;
+    transfer->body.len = record->body.len;
+    transfer->headers = call->headers;
+
+    for (i = 0; i < record->nfields; i++) {
+        field = &record->fields[i];
+
+        if (!ngx_iap_drain_call_sends(field->name)) {
+            continue;
+        }
+
+        header = &call->headers[transfer->nheaders++];
+        header->data = ngx_pnalloc(call->pool, field->name.len + 2
+                                               + field->value.len);
+        if (header->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        header->len = ngx_sprintf(header->data, "%*s: %*s", field->name.len,
+                                  field->name.data, field->value.len,
+                                  field->value.data)
+                      - header->data;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_iap_drain_call_sends(iap_view_t name)
+{
+    ngx_str_t   *not_sent;
+    ngx_uint_t   i;
+
+    not_sent = ngx_iap_drain_not_sent;
+
+    for (i = 0;
+         i < sizeof(ngx_iap_drain_not_sent) / sizeof(ngx_str_t);
+         i++)
+    {
+        if (not_sent[i].len == name.len
+            && ngx_strncasecmp(not_sent[i].data, (u_char *) name.data,
+                               name.len)
+               == 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+static void
+ngx_iap_drain_call_send(ngx_iap_drain_call_t *call)
+{
+    ngx_iap_queue_t     *queue;
+    ngx_iap_transfer_t  *transfer;
+
+    queue = call->dq->queue;
+    transfer = &call->transfer;
+
+    transfer->url = call->work.where == IAP_WORK_SANDBOX ? queue->sandbox
+                                                         : queue->target;
+    transfer->connect_timeout = ngx_min(NGX_IAP_DRAIN_CONNECT, queue->timeout);
+    transfer->timeout = queue->timeout;
+    transfer->start = ngx_iap_drain_call_start;
+    transfer->done = ngx_iap_drain_call_done;
+    transfer->data = call;
+
+    ngx_iap_curl_send(call->dq->drain->curl, transfer);
+}
+
+
+static ngx_int_t
+ngx_iap_drain_call_start(ngx_iap_transfer_t *transfer)
+{
+    ngx_iap_queue_t       *queue;
+    ngx_iap_drain_call_t  *call = transfer->data;
+
+    queue = call->dq->queue;
+
+    return ngx_iap_drain_call_admit(call,
+                                    call->work.where == IAP_WORK_SANDBOX
+                                    ? queue->sandbox_breaker : queue->breaker);
+}
+
+
+ngx_int_t
+ngx_iap_drain_call_admit(ngx_iap_drain_call_t *call,
+    ngx_iap_breaker_ref_t *breaker)
+{
+    ngx_msec_t           slow;
+    ngx_iap_drain_t     *drain;
+    iap_breaker_state_e  state;
+
+    drain = call->dq->drain;
+    call->breaker = breaker;
+    call->wait = 0;
+
+    if (drain->leaving || ngx_exiting) {
+        return NGX_DECLINED;
+    }
+
+    if (breaker == NULL) {
+        return NGX_OK;
+    }
+
+    if (ngx_iap_breaker_admit(breaker, &call->permit, &call->wait, &state,
+                              drain->log)
+        != IAP_BREAKER_ADMITTED)
+    {
+        return NGX_DECLINED;
+    }
+
+    call->permitted = 1;
+
+    slow = (ngx_msec_t) ngx_iap_drain_ms(breaker->conf.slow);
+
+    if (slow != 0) {
+        ngx_add_timer(&call->slow, slow);
+    }
+
+    return NGX_OK;
+}
+
+
+/* it hangs, and may do so for long */
+
+static void
+ngx_iap_drain_call_slow(ngx_event_t *ev)
+{
+    ngx_iap_drain_call_t *call = ev->data;
+
+    ngx_iap_breaker_slow(call->breaker, &call->permit, call->dq->drain->log);
+}
+
+
+void
+ngx_iap_drain_call_judge(ngx_iap_drain_call_t *call, ngx_iap_outcome_e outcome,
+    iap_effect_e effect, iap_ticks_t hold, iap_view_t why)
+{
+    ngx_uint_t   slow;
+    iap_ticks_t  took;
+
+    if (call->slow.timer_set) {
+        ngx_del_timer(&call->slow);
+    }
+
+    if (!call->permitted) {
+        return;
+    }
+
+    call->permitted = 0;
+
+    took = (iap_ticks_t) call->transfer.took * IAP_TICKS_PER_MS;
+    slow = call->breaker->conf.slow != 0 && took > call->breaker->conf.slow;
+
+    ngx_iap_breaker_end(call->breaker, &call->permit, outcome, effect, slow,
+                        hold, why, call->dq->drain->log);
+}
+
+
+static void
+ngx_iap_drain_call_done(ngx_iap_transfer_t *transfer)
+{
+    ngx_uint_t              json, redirected;
+    iap_ticks_t             hold;
+    iap_work_next_t         next;
+    iap_verdict_of_t        verdict;
+    ngx_iap_drain_call_t   *call = transfer->data;
+    ngx_iap_drain_queue_t  *dq;
+
+    if (transfer->declined) {
+        ngx_iap_drain_call_declined(call);
+        return;
+    }
+
+    dq = call->dq;
+
+    ngx_iap_drain_call_classify(call, &verdict, &json);
+
+    hold = verdict.effect == IAP_EFFECT_HOLD
+           ? ngx_iap_drain_call_hold(call) : 0;
+
+    ngx_iap_drain_call_judge(call,
+                             transfer->transport == IAP_TRANSPORT_LOCAL
+                             ? NGX_IAP_OUTCOME_LOCAL
+                             : (ngx_iap_outcome_e) verdict.class,
+                             verdict.effect, hold, verdict.rule);
+
+    ngx_iap_queue_count(dq->queue, NGX_IAP_QUEUE_CALLS);
+
+    iap_work_step(&call->work, &dq->queue->work, &verdict, hold,
+                  ngx_iap_drain_random(), &next);
+
+    ngx_iap_drain_call_pace(call, &verdict, &next);
+    ngx_iap_drain_call_say(call, "calls of", verdict.effect
+                                             == IAP_EFFECT_FAILURE);
+
+    if (next.alarm) {
+        ngx_iap_drain_call_alarm(call, &verdict, &next);
+    }
+
+    redirected = verdict.class == IAP_CLASS_REDIRECT
+                 && next.status == IAP_WORK_PENDING;
+
+    if (redirected && !dq->drain->leaving) {
+        ngx_iap_drain_call_send(call);
+        return;
+    }
+
+    ngx_iap_drain_call_end(call, &next, json);
+}
+
+
+/* the other environment's breaker says nothing of this one's: an entry for it
+   waits by itself */
+
+static void
+ngx_iap_drain_call_declined(ngx_iap_drain_call_t *call)
+{
+    uint64_t                wait;
+    iap_pace_conf_t         conf;
+    ngx_iap_drain_queue_t  *dq;
+
+    dq = call->dq;
+    wait = ngx_iap_drain_ms(call->wait);
+
+    if (dq->drain->leaving || ngx_exiting) {
+        ngx_iap_drain_call_back(call);
+
+    } else if (call->work.where == IAP_WORK_SANDBOX) {
+        call->status = IAP_WORK_PENDING;
+        call->delay = ngx_max(wait, NGX_IAP_DRAIN_AGAIN);
+        ngx_iap_drain_call_store(call);
+
+    } else {
+        conf.interval = dq->queue->interval;
+        iap_pace_return(&dq->pace, &conf);
+
+        ngx_iap_drain_queue_wait(&dq->work, NGX_IAP_DRAIN_LATER);
+        ngx_iap_drain_call_back(call);
+    }
+}
+
+
+static void
+ngx_iap_drain_call_classify(ngx_iap_drain_call_t *call,
+    iap_verdict_of_t *verdict, ngx_uint_t *json)
+{
+    iap_json_t              scan;
+    iap_answer_t            answer;
+    iap_answer_json_t       values;
+    ngx_iap_queue_rules_t  *rules;
+
+    rules = &call->dq->queue->rules;
+
+    iap_json_init(&scan, rules->paths, rules->npaths);
+
+    values.json = &scan;
+    values.paths = rules->paths;
+    values.npaths = rules->npaths;
+
+    answer.transport = call->transfer.transport;
+    answer.status = (unsigned) call->transfer.status;
+    answer.body = ngx_iap_drain_call_body(call, &scan);
+    answer.value = iap_answer_value;
+    answer.json = &values;
+
+    *json = answer.body == IAP_BODY_JSON;
+
+    if (answer.body != IAP_BODY_NONE && !rules->body) {
+        answer.body = IAP_BODY_UNREAD;
+    }
+
+    iap_classify(rules->rules, rules->nrules, &answer, verdict);
+}
+
+
+/* it is looked at also where no rule asks for it: JSON is a result */
+
+static iap_body_e
+ngx_iap_drain_call_body(ngx_iap_drain_call_t *call, iap_json_t *json)
+{
+    iap_view_t           bytes;
+    ngx_iap_transfer_t  *transfer;
+
+    transfer = &call->transfer;
+
+    if (transfer->transport != IAP_TRANSPORT_OK || transfer->encoded) {
+        return IAP_BODY_UNREAD;
+    }
+
+    if (transfer->method.len == 4
+        && ngx_strncmp(transfer->method.data, "HEAD", 4) == 0)
+    {
+        return IAP_BODY_UNREAD;
+    }
+
+    if (transfer->answer.len == 0) {
+        return IAP_BODY_NONE;
+    }
+
+    bytes.data = transfer->answer.data;
+    bytes.len = transfer->answer.len;
+
+    (void) iap_json_scan(json, bytes);
+
+    return iap_json_end(json) == IAP_JSON_DONE ? IAP_BODY_JSON
+                                               : IAP_BODY_NOT_JSON;
+}
+
+
+/* as long as the server asks for; where it does not say, for the open time of
+   its breaker, or as long as a failure's */
+
+static iap_ticks_t
+ngx_iap_drain_call_hold(ngx_iap_drain_call_t *call)
+{
+    iap_view_t   value;
+    iap_ticks_t  hold;
+
+    value.data = call->transfer.retry_after.data;
+    value.len = call->transfer.retry_after.len;
+
+    if (iap_retry_after(value, (uint64_t) ngx_time(), &hold)) {
+        return hold;
+    }
+
+    return call->breaker != NULL ? call->breaker->conf.open : 0;
+}
+
+
+static void
+ngx_iap_drain_call_pace(ngx_iap_drain_call_t *call, iap_verdict_of_t *verdict,
+    iap_work_next_t *next)
+{
+    iap_ticks_t             now;
+    iap_pace_conf_t         conf;
+    ngx_iap_drain_queue_t  *dq;
+
+    dq = call->dq;
+
+    if (call->transfer.url.data != dq->queue->target.data) {
+        return;
+    }
+
+    now = ngx_iap_now();
+    conf.interval = dq->queue->interval;
+
+    if (verdict->effect == IAP_EFFECT_FAILURE) {
+        iap_pace_failed(&dq->pace, &conf, now);
+    }
+
+    if (next->hold) {
+
+        if (dq->pace.hold <= now) {
+            ngx_log_error(NGX_LOG_NOTICE, dq->drain->log, 0,
+                          "iap_guard queue \"%V\": its target asks to be left "
+                          "alone: nothing is sent for %uL ms",
+                          &dq->queue->name, ngx_iap_drain_ms(next->delay));
+        }
+
+        iap_pace_held(&dq->pace, now + next->delay);
+    }
+}
+
+
+/* JSON is stored as it came: who asked would have got it so */
+
+static void
+ngx_iap_drain_call_end(ngx_iap_drain_call_t *call, iap_work_next_t *next,
+    ngx_uint_t json)
+{
+    ngx_str_t  *answer;
+
+    answer = &call->transfer.answer;
+
+    call->status = next->status;
+    call->delay = ngx_iap_drain_ms(next->delay);
+
+    if (next->status == IAP_WORK_PENDING) {
+        ngx_iap_queue_count(call->dq->queue, NGX_IAP_QUEUE_RETRIED);
+
+    } else if (json && answer->len <= NGX_IAP_LEDGER_RESULT_MAX) {
+        call->result.data = ngx_pnalloc(call->pool, answer->len);
+
+        if (call->result.data != NULL) {
+            ngx_memcpy(call->result.data, answer->data, answer->len);
+            call->result.len = answer->len;
+        }
+    }
+
+    ngx_iap_drain_call_store(call);
+}
+
+
+/* a wrong secret parks thousands: one line a minute tells of them */
+
+static void
+ngx_iap_drain_call_alarm(ngx_iap_drain_call_t *call,
+    iap_verdict_of_t *verdict, iap_work_next_t *next)
+{
+    uint32_t                hash;
+    ngx_iap_drain_queue_t  *dq;
+
+    dq = call->dq;
+    hash = ngx_crc32_short((u_char *) verdict->rule.data, verdict->rule.len);
+
+    if (hash == dq->alarm
+        && ngx_current_msec - dq->alarmed < NGX_IAP_DRAIN_ALARM)
+    {
+        dq->unsaid++;
+        return;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, dq->drain->log, 0,
+                  "iap_guard queue \"%V\": entry %uL is %s: its answer, HTTP "
+                  "%ui, matched \"%*s\"; %ui more such answers since the "
+                  "latest line like this", &dq->queue->name, call->id,
+                  next->status == IAP_WORK_PENDING
+                  ? "tried again" : iap_work_status_name(next->status),
+                  call->transfer.status,
+                  ngx_min(verdict->rule.len, NGX_IAP_DRAIN_SAID),
+                  verdict->rule.data, dq->unsaid);
+
+    dq->alarm = hash;
+    dq->alarmed = ngx_current_msec;
+    dq->unsaid = 0;
+}
+
+
+void
+ngx_iap_drain_call_say(ngx_iap_drain_call_t *call, const char *what,
+    ngx_uint_t failed)
+{
+    ngx_iap_transfer_t      *transfer;
+    ngx_iap_drain_queue_t   *dq;
+    ngx_iap_drain_stream_t  *stream;
+
+    dq = call->dq;
+    stream = call->stream;
+    transfer = &call->transfer;
+
+    if (failed) {
+        stream->failed = ngx_current_msec;
+    }
+
+    if (stream->failing == failed
+        || (!failed
+            && ngx_current_msec - stream->failed < NGX_IAP_DRAIN_WELL))
+    {
+        return;
+    }
+
+    stream->failing = failed != 0;
+
+    if (!failed) {
+        ngx_log_error(NGX_LOG_NOTICE, dq->drain->log, 0,
+                      "iap_guard: %s queue \"%V\" succeed again", what,
+                      &dq->queue->name);
+
+    } else if (transfer->transport == IAP_TRANSPORT_OK) {
+        ngx_log_error(NGX_LOG_WARN, dq->drain->log, 0,
+                      "iap_guard: %s queue \"%V\" fail: HTTP %ui", what,
+                      &dq->queue->name, transfer->status);
+
+    } else {
+        ngx_log_error(NGX_LOG_WARN, dq->drain->log, 0,
+                      "iap_guard: %s queue \"%V\" fail: %s", what,
+                      &dq->queue->name, transfer->error);
+    }
+}
+
+
+void
+ngx_iap_drain_call_back(ngx_iap_drain_call_t *call)
+{
+    call->store = ngx_iap_drain_call_hand_back;
+    call->stored = ngx_iap_drain_call_handed_back;
+
+    ngx_iap_drain_call_store(call);
+}
+
+
+static void
+ngx_iap_drain_call_hand_back(ngx_iap_drain_call_t *call)
+{
+    ngx_iap_drain_queue_t     *dq;
+    ngx_iap_ledger_session_t  *session;
+
+    dq = call->dq;
+
+    session = ngx_iap_drain_call_op(call, NGX_IAP_LEDGER_HAND_BACK,
+                                    sizeof(ngx_iap_ledger_session_t), 0);
+    if (session == NULL) {
+        return;
+    }
+
+    session->queue = dq->queue->name;
+    session->machine = dq->drain->machine;
+    session->session = dq->session;
+    session->id = call->id;
+
+    ngx_iap_ledger_submit(dq->drain->ledger, &session->op);
+}
+
+
+static void
+ngx_iap_drain_call_handed_back(ngx_iap_drain_call_t *call)
+{
+    ngx_log_debug1(NGX_LOG_DEBUG_EVENT, call->dq->drain->log, 0,
+                   "iap guard drain handed back: entry %uL", call->id);
+}
+
+
+void
+ngx_iap_drain_call_cut(ngx_iap_drain_call_t *call)
+{
+    iap_view_t  no_rule = { NULL, 0 };
+
+    ngx_iap_curl_cancel(call->dq->drain->curl, &call->transfer);
+
+    ngx_iap_drain_call_judge(call, NGX_IAP_OUTCOME_NEUTRAL, IAP_EFFECT_NONE, 0,
+                             no_rule);
+    ngx_iap_drain_call_back(call);
+}
+
+
+void
+ngx_iap_drain_call_store(ngx_iap_drain_call_t *call)
+{
+    call->state = NGX_IAP_DRAIN_STORING;
+    call->store(call);
+}
+
+
+void *
+ngx_iap_drain_call_op(ngx_iap_drain_call_t *call, ngx_iap_ledger_kind_e kind,
+    size_t size, size_t extra)
+{
+    ngx_iap_ledger_op_t  *op;
+
+    op = ngx_iap_ledger_op(kind, size, extra, call->dq->drain->log);
+
+    if (op == NULL) {
+        ngx_add_timer(&call->again, NGX_IAP_DRAIN_AGAIN);
+        return NULL;
+    }
+
+    op->done = ngx_iap_drain_call_told;
+    op->data = call;
+
+    return op;
+}
+
+
+static void
+ngx_iap_drain_call_settle(ngx_iap_drain_call_t *call)
+{
+    ngx_iap_drain_queue_t    *dq;
+    ngx_iap_ledger_settle_t  *settle;
+
+    dq = call->dq;
+
+    settle = ngx_iap_drain_call_op(call, NGX_IAP_LEDGER_SETTLE,
+                                   sizeof(ngx_iap_ledger_settle_t),
+                                   call->result.len);
+    if (settle == NULL) {
+        return;
+    }
+
+    settle->queue = dq->queue->name;
+    settle->machine = dq->drain->machine;
+    settle->session = dq->session;
+    settle->id = call->id;
+    settle->work = call->work;
+    settle->status = call->status;
+    settle->delay = call->delay;
+    ngx_memcpy(settle->ticket, call->ticket, IAP_TICKET_LEN);
+
+    if (call->result.len != 0) {
+        settle->result.data = (u_char *) (settle + 1);
+        settle->result.len = call->result.len;
+        ngx_memcpy(settle->result.data, call->result.data, call->result.len);
+    }
+
+    settle->callback = dq->queue->callback.len != 0
+                       && (call->status == IAP_WORK_VERIFIED
+                           || call->status == IAP_WORK_REJECTED
+                           || call->status == IAP_WORK_DEAD);
+
+    ngx_iap_ledger_submit(dq->drain->ledger, &settle->op);
+}
+
+
+/* the ledger has told of SETTLE or DELIVER.  What failed is tried again; what
+   came too late as well, and is found done by then, or not ours any more. */
+
+static void
+ngx_iap_drain_call_told(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_drain_call_t   *call;
+    ngx_iap_drain_queue_t  *dq;
+
+    call = op->data;
+    dq = call->dq;
+
+    if (op->result == NGX_IAP_LEDGER_LATE
+        || op->result == NGX_IAP_LEDGER_FAILED)
+    {
+        call->late |= op->result == NGX_IAP_LEDGER_LATE;
+        ngx_add_timer(&call->again, NGX_IAP_DRAIN_AGAIN);
+        return;
+    }
+
+    if (op->result == NGX_IAP_LEDGER_OK || call->late) {
+        call->stored(call);
+
+    } else {
+        ngx_log_error(NGX_LOG_INFO, dq->drain->log, 0,
+                      "iap_guard queue \"%V\": the lease of entry %uL had run "
+                      "out: it is another's", &dq->queue->name, call->id);
+    }
+
+    ngx_iap_drain_call_free(call);
+    ngx_iap_drain_queue_run(dq);
+}
+
+
+static void
+ngx_iap_drain_call_again(ngx_event_t *ev)
+{
+    ngx_iap_drain_call_t *call = ev->data;
+
+    call->store(call);
+}
+
+
+static void
+ngx_iap_drain_call_settled(ngx_iap_drain_call_t *call)
+{
+    ngx_iap_drain_queue_t  *dq;
+
+    dq = call->dq;
+
+    switch (call->status) {
+
+    case IAP_WORK_VERIFIED:
+        ngx_iap_queue_count(dq->queue, NGX_IAP_QUEUE_VERIFIED);
+        break;
+
+    case IAP_WORK_REJECTED:
+        ngx_iap_queue_count(dq->queue, NGX_IAP_QUEUE_REJECTED);
+        break;
+
+    case IAP_WORK_PARKED:
+        ngx_iap_queue_count(dq->queue, NGX_IAP_QUEUE_PARKED);
+        return;
+
+    case IAP_WORK_DEAD:
+        ngx_iap_queue_count(dq->queue, NGX_IAP_QUEUE_DEAD);
+        break;
+
+    default:
+        return;
+    }
+
+    /* its callback is due */
+
+    dq->hooks.waits = 0;
+}
