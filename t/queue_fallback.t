@@ -28,7 +28,6 @@ my %failing = (
     'status_500'   => [answer('500 Oops', '{"no":1}')],
     'status_503'   => [answer('503 Busy', '<html>')],
     'empty_503'    => ["HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"],
-    'throttled'    => [answer('429 Slow', '{}', 'Retry-After: 1')],
     'unauthorized' => [answer('401 Who', '{}')],
     'html'         => [answer('200 OK', '<html>maintenance</html>')],
     'empty'        => ["${head}Content-Length: 0\r\n\r\n"],
@@ -71,6 +70,7 @@ my %passing = (
 
 my $raw = IapGuard::RawServer->start(
     (map { ("/$_" => $failing{$_}) } keys %failing),
+    '/throttled' => [answer('429 Slow', '{}', 'Retry-After: 1')],
     (map { ("/$_" => [$passing{$_}[2]]) } keys %passing),
     '/hook' => [answer('200 OK', '')]);
 
@@ -84,6 +84,7 @@ foreach my $place (qw(on off page)) {
 heads();
 http2();
 cut();
+throttled();
 client_leaves();
 reloaded();
 
@@ -383,6 +384,22 @@ sub cut {
     is_accepted($first, 'open');
     is $second->{body}, '{"status":0}', 'open: then another request';
     is calls() - $calls, 1, 'open: only that one was a call';
+
+    return;
+}
+
+
+# after 429 nothing is called for a second, and all of it is queued
+
+sub throttled {
+    my ($first, $second) = two('/on/throttled', '/on/ok');
+
+    is_accepted($first, 'throttled');
+    is_accepted($second, 'throttled, the next');
+
+    ok $nginx->wait_for(5, sub {
+        (two('/on/ok', '/on/ok'))[1]{status} == 200
+    }), 'throttled: called again';
 
     return;
 }

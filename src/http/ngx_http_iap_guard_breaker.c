@@ -33,12 +33,24 @@ ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
 {
     ngx_queue_init(&breaker->calls);
 
+    breaker->ident = (ngx_socket_t) -1;
     breaker->timer.handler = ngx_http_iap_guard_breaker_timer_handler;
     breaker->timer.data = breaker;
     breaker->timer.log = log;
     breaker->timer.cancelable = 1;
 
     ngx_iap_breaker_reap(&breaker->ref, log);
+}
+
+
+void
+ngx_http_iap_guard_breaker_stop(void *data)
+{
+    ngx_http_iap_guard_breaker_t *breaker = data;
+
+    if (breaker->timer.timer_set) {
+        ngx_del_timer(&breaker->timer);
+    }
 }
 
 
@@ -177,7 +189,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->slow = 0;
     call->failed = 0;
     call->left = 0;
-    call->admitted = ngx_current_msec;
+    call->request = r;
+    call->begun = ngx_current_msec;
     call->former = r->upstream;
     call->states = r->upstream_states ? r->upstream_states->nelts : 0;
 
@@ -187,6 +200,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
 
     ngx_memzero(&ctx->fallback, sizeof(ngx_http_iap_guard_fallback_t));
     ctx->fallback.queue = ilcf->fallback;
+    ctx->fallback.http_version = r->http_version;
+    ctx->fallback.keepalive = r->keepalive;
 
     /* with a fallback it is known in the end only what became of it */
 
@@ -267,7 +282,8 @@ ngx_http_iap_guard_breaker_unwatch(ngx_http_iap_guard_upstream_call_t *call)
 }
 
 
-/* a call that hangs is slow before it ends, which may be never */
+/* a call that hangs is slow before it ends, which may be never; one that has
+   not been made yet begins later */
 
 static void
 ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
@@ -284,11 +300,18 @@ ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
         call = ngx_queue_data(ngx_queue_head(&breaker->calls),
                               ngx_http_iap_guard_upstream_call_t, queue);
 
-        left = (ngx_msec_int_t) (call->admitted + slow - ngx_current_msec);
+        left = (ngx_msec_int_t) (call->begun + slow - ngx_current_msec);
 
         if (left > 0) {
             ngx_add_timer(ev, (ngx_msec_t) left);
             return;
+        }
+
+        if (!ngx_http_iap_guard_outcome_asked(call->request, call)) {
+            call->begun = ngx_current_msec;
+            ngx_queue_remove(&call->queue);
+            ngx_queue_insert_tail(&breaker->calls, &call->queue);
+            continue;
         }
 
         ngx_http_iap_guard_breaker_unwatch(call);
