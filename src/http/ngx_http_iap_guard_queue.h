@@ -125,9 +125,9 @@ void ngx_http_iap_guard_queue_exit_process(
     ngx_http_iap_guard_main_conf_t *imcf);
 
 /*
- * _enqueue: puts the request, whose body has been read, into the queue.  NGX_OK:
- * `then` is called later, from an event of its own, also if it can't be queued
- * (unless the request ends before; it may be in the queue all the same).
+ * _enqueue: puts the request, whose body has been read, into the queue.
+ * NGX_OK: `then` is called later, from an event of its own, also if it can't be
+ * queued (unless the request ends before; it may be in the queue all the same).
  * NGX_ERROR: no memory.  `then` NULL: nobody waits, and the request may be
  * about to end.
  */
