@@ -599,8 +599,19 @@ ngx_iap_drain_call_pace(ngx_iap_drain_call_t *call, iap_verdict_of_t *verdict,
     now = ngx_iap_now();
     conf.interval = dq->queue->interval;
 
-    if (verdict->effect == IAP_EFFECT_FAILURE) {
-        iap_pace_failed(&dq->pace, &conf, now);
+    if (verdict->effect == IAP_EFFECT_ALIVE) {
+        dq->run = 0;
+
+    } else if (verdict->effect == IAP_EFFECT_FAILURE) {
+
+        /* its breaker, if there is one, looks at a longer time */
+
+        if (++dq->run < NGX_IAP_DRAIN_RUN) {
+            iap_pace_failed(&dq->pace, &conf, now);
+
+        } else {
+            iap_pace_stopped(&dq->pace);
+        }
     }
 
     if (next->hold) {

@@ -28,6 +28,9 @@
 #define NGX_IAP_DRAIN_AGAIN   1000
 #define NGX_IAP_DRAIN_LATER   200
 
+/* calls that fail one after the other are an outage */
+#define NGX_IAP_DRAIN_RUN     5
+
 /* ms: a human is told of one rule, and then not again for so long */
 #define NGX_IAP_DRAIN_ALARM   60000
 
@@ -80,6 +83,7 @@ struct ngx_iap_drain_queue_s {
     ngx_event_t                 timer;      /* of the pace */
 
     iap_pace_t                  pace;
+    ngx_uint_t                  run;        /* failures, one after the other */
     ngx_msec_t                  renew;      /* moments of the latest */
     ngx_msec_t                  count;
     ngx_msec_t                  sweep;

@@ -73,6 +73,7 @@ ngx_iap_drain_queue_begin(ngx_iap_drain_queue_t *dq)
     dq->session = ngx_iap_drain_random();
 
     ngx_memzero(&dq->pace, sizeof(iap_pace_t));
+    dq->run = 0;
     dq->work.waits = 0;
     dq->hooks.waits = 0;
     dq->pending = 0;
