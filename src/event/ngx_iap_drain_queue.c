@@ -465,7 +465,7 @@ ngx_iap_drain_queue_got(ngx_iap_drain_queue_t *dq,
     for (i = 0; i < take->n; i++) {
 
         if (stream == &dq->work) {
-            ngx_iap_drain_call_begin(dq, &take->entries[i]);
+            ngx_iap_drain_ask_begin(dq, &take->entries[i]);
 
         } else {
             ngx_iap_drain_hook_begin(dq, &take->entries[i]);
