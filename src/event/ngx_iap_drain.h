@@ -16,6 +16,9 @@
  * is tried again, and keeps its place meanwhile: a ledger that is out of order
  * stops the calls.
  *
+ * Five calls of a target that fail one after the other are an outage: one call
+ * a second then, until one succeeds, and slow start.
+ *
  * It takes no more entries than it may call at once, so that what waits here
  * is little: the pace decides how many are taken, the breaker is asked when
  * curl is about to send (a wait for a name or a turn is not charged to it),

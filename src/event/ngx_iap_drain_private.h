@@ -1,7 +1,7 @@
 /*
  * What the parts of the drain share: ngx_iap_drain.c is the leader, or waits
- * to be; _queue.c takes what is due, at its pace; _call.c asks the target,
- * _hook.c tells of the result, both as calls:
+ * to be; _queue.c takes what is due, at its pace; _ask.c asks the target,
+ * _hook.c tells of the result, both as calls, which _call.c has in common:
  *
  *     begin --> CALLING --> STORING --> freed
  *        |         |           ^ |
@@ -27,6 +27,9 @@
 /* ms: after the ledger has failed, and after a breaker has declined */
 #define NGX_IAP_DRAIN_AGAIN   1000
 #define NGX_IAP_DRAIN_LATER   200
+
+/* calls that fail one after the other are an outage */
+#define NGX_IAP_DRAIN_RUN     5
 
 /* ms: a human is told of one rule, and then not again for so long */
 #define NGX_IAP_DRAIN_ALARM   60000
@@ -80,6 +83,7 @@ struct ngx_iap_drain_queue_s {
     ngx_event_t                 timer;      /* of the pace */
 
     iap_pace_t                  pace;
+    ngx_uint_t                  run;        /* failures, one after the other */
     ngx_msec_t                  renew;      /* moments of the latest */
     ngx_msec_t                  count;
     ngx_msec_t                  sweep;
@@ -113,8 +117,9 @@ struct ngx_iap_drain_s {
     uint64_t                    machine;
     ngx_event_t                 tick;
     ngx_msec_t                  looked;     /* at the lock's file */
-    ngx_uint_t                  busy;       /* calls, and operations that lease:
-                                               what a leaving worker waits for */
+    ngx_uint_t                  busy;       /* calls, and operations that lease,
+                                               which a leaving worker waits
+                                               for */
     ngx_msec_t                  left;       /* since when it leaves */
     unsigned                    leaving:1;
     unsigned                    cut:1;      /* and does not wait any more */
@@ -192,13 +197,14 @@ void ngx_iap_drain_queue_leases(ngx_iap_drain_queue_t *dq,
     ngx_iap_ledger_kind_e kind);
 
 
-/* _call: takes an entry that the ledger leased on its way */
-
-void ngx_iap_drain_call_begin(ngx_iap_drain_queue_t *dq,
+/* _ask, _hook: take an entry that the ledger has leased on its way */
+void ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq,
+    ngx_iap_entry_t *entry);
+void ngx_iap_drain_hook_begin(ngx_iap_drain_queue_t *dq,
     ngx_iap_entry_t *entry);
 
-/* what both kinds of calls have; NULL: no memory, and the lease will run out */
 
+/* _call.  NULL: no memory, and the lease will run out */
 ngx_iap_drain_call_t *ngx_iap_drain_call_make(ngx_iap_drain_queue_t *dq,
     ngx_iap_drain_stream_t *stream, ngx_iap_entry_t *entry);
 
@@ -231,11 +237,6 @@ void ngx_iap_drain_call_free(ngx_iap_drain_call_t *call);
 /* calls fail, or have not for a while: said once */
 void ngx_iap_drain_call_say(ngx_iap_drain_call_t *call, const char *what,
     ngx_uint_t failed);
-
-
-/* _hook */
-void ngx_iap_drain_hook_begin(ngx_iap_drain_queue_t *dq,
-    ngx_iap_entry_t *entry);
 
 
 /* ngx_iap_drain: so many more or fewer that a leaving worker waits for */

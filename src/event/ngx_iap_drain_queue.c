@@ -73,6 +73,7 @@ ngx_iap_drain_queue_begin(ngx_iap_drain_queue_t *dq)
     dq->session = ngx_iap_drain_random();
 
     ngx_memzero(&dq->pace, sizeof(iap_pace_t));
+    dq->run = 0;
     dq->work.waits = 0;
     dq->hooks.waits = 0;
     dq->pending = 0;
@@ -464,7 +465,7 @@ ngx_iap_drain_queue_got(ngx_iap_drain_queue_t *dq,
     for (i = 0; i < take->n; i++) {
 
         if (stream == &dq->work) {
-            ngx_iap_drain_call_begin(dq, &take->entries[i]);
+            ngx_iap_drain_ask_begin(dq, &take->entries[i]);
 
         } else {
             ngx_iap_drain_hook_begin(dq, &take->entries[i]);

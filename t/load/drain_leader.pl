@@ -35,9 +35,19 @@ sub test {
 }
 
 
-# The processes that hold the lock, as the kernel has them
+# The processes that hold the lock, as the kernel has them.  Its list is read
+# in several pieces, between which a lock may have changed hands: two of them
+# are asked for once more.
 
 sub holders {
+    my ($test) = @_;
+    my @holders = listed($test);
+
+    return @holders > 1 ? listed($test) : @holders;
+}
+
+
+sub listed {
     my ($test) = @_;
     my $inode = (stat $test->nginx->file('ledger/ledger.drain'))[1] // 0;
 
@@ -231,7 +241,7 @@ sub quits {
         my $master = $nginx->master;
         kill $signal, $master;
         ok $nginx->wait_for(10, sub { !kill 0, $master }), "$signal: it ends";
-        cmp_ok IapGuard::Loop::now() - $begun, '<', 4,
+        cmp_ok IapGuard::Loop::now() - $begun, '<', 6,
             sprintf '%s: after %.1f s', $signal, IapGuard::Loop::now() - $begun;
 
         delete $nginx->{keeper};
@@ -296,8 +306,9 @@ sub replaced {
 
     ok $nginx->wait_for(5, sub { -e $file && holders($test) == 1 }),
        'removed: another one is made, and one process has it';
-    ok scalar($nginx->log_lines(qr/ledger\.drain" has been removed/)),
-       'the former one says so';
+    ok $nginx->wait_for(3, sub {
+        $nginx->log_lines(qr/ledger\.drain" has been removed/)
+    }), 'the former one says so';
     is $test->ended($test->put({ id => 'after' }))->{status}, 'verified',
        'and it goes on';
 

@@ -85,7 +85,7 @@ sub configure {
     push @parts, 'secret_file=' . $nginx->file('secret')
         unless $queue =~ /\bsecret_file=/;
 
-    s/\b(sandbox|callback|secret_file)=none\b// foreach $queue;
+    $queue =~ s/\b(?:sandbox|callback|secret_file)=none\b//g;
 
     $nginx->configure(
         http => join("\n", 'iap_guard_zone iap 4m;',
