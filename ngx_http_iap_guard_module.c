@@ -8,12 +8,13 @@
  */
 
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 
 
 static ngx_int_t ngx_http_iap_guard_init(ngx_conf_t *cf);
 static ngx_int_t ngx_http_iap_guard_init_module(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_iap_guard_start(ngx_cycle_t *cycle);
+static void ngx_http_iap_guard_exit(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_iap_guard_add_handler(ngx_conf_t *cf,
     ngx_http_phases phase, ngx_http_handler_pt handler, ngx_uint_t last);
 
@@ -52,6 +53,41 @@ static ngx_command_t  ngx_http_iap_guard_commands[] = {
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE3,
       ngx_http_iap_guard_classify,
       NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_ledger"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_ledger_conf,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_queue_key"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_queue_key,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_queue"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_queue_conf,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_accept"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_iap_guard_accept_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_ticket"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE2,
+      ngx_http_iap_guard_ticket_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
@@ -141,7 +177,7 @@ ngx_module_t  ngx_http_iap_guard_module = {
     ngx_http_iap_guard_start,              /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_iap_guard_exit_process,       /* exit process */
+    ngx_http_iap_guard_exit,               /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -250,7 +286,36 @@ ngx_http_iap_guard_start(ngx_cycle_t *cycle)
         }
     }
 
-    return ngx_http_iap_guard_init_process(cycle);
+    if (ngx_http_iap_guard_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    /* not in nginx's processes for caches */
+
+    if (imcf != NULL
+        && (ngx_process == NGX_PROCESS_WORKER
+            || ngx_process == NGX_PROCESS_SINGLE))
+    {
+        ngx_http_iap_guard_queue_init_process(imcf);
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_iap_guard_exit(ngx_cycle_t *cycle)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                               ngx_http_iap_guard_module);
+
+    if (imcf != NULL) {
+        ngx_http_iap_guard_queue_exit_process(imcf);
+    }
+
+    ngx_http_iap_guard_exit_process(cycle);
 }
 
 

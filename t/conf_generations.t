@@ -227,7 +227,7 @@ subtest 'a zone that is too small names a size that is not' => sub {
         my ($exit, $said) = nginx_t(zone => '32k', only => 1, more => $guards);
         is $exit, 1, $n + 1 . ' guards in 32k are refused';
 
-        my $why = qr/zone "iap" of 32768 bytes is too small for \d+ guards and 0 breakers/;
+        my $why = qr/zone "iap" of 32768 bytes is too small for \d+ guards, 0 breakers and 0 queues/;
         my ($size) = $said =~ /\[emerg\].* $why, expected (\d+) at least$/m;
 
         ok $size, 'it is said what would do' or diag($said), next;

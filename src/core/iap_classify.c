@@ -92,6 +92,26 @@ iap_classify(const iap_rule_t *rules, unsigned n, const iap_answer_t *answer,
 }
 
 
+void
+iap_answer_value(void *json, iap_view_t path, iap_value_t *value)
+{
+    unsigned            i;
+    iap_answer_json_t  *answer = json;
+
+    for (i = 0; answer->json != NULL && i < answer->npaths; i++) {
+
+        if (answer->paths[i].len == path.len
+            && memcmp(answer->paths[i].data, path.data, path.len) == 0)
+        {
+            iap_json_value(answer->json, i, value);
+            return;
+        }
+    }
+
+    memset(value, 0, sizeof(iap_value_t));
+}
+
+
 static bool
 iap_rule_matches(const iap_rule_t *rule, iap_asked_t *asked)
 {

@@ -71,6 +71,15 @@ typedef struct {
 #define IAP_CLASSIFY_PATHS  24
 
 
+/* a body that was scanned for these paths, for iap_answer_value() */
+
+typedef struct {
+    const iap_json_t  *json;        /* NULL: there is nothing in it */
+    const iap_view_t  *paths;       /* that it watches */
+    unsigned           npaths;
+} iap_answer_json_t;
+
+
 /* what becomes of the work when its class is, or has become, final */
 
 typedef enum {
@@ -185,6 +194,10 @@ iap_effect_e iap_class_effect(iap_class_e class);
    there is none of this name. */
 
 unsigned iap_preset(iap_view_t name, iap_rule_t *rules);
+
+/* what an answer's `value` is, where its `json` is an iap_answer_json_t */
+
+void iap_answer_value(void *json, iap_view_t path, iap_value_t *value);
 
 /*
  * The first rule that matches.  Rules of the configuration stand before those

@@ -45,6 +45,17 @@
     X(BREAKER_CALLS, "iap_guard_breaker_calls_total", "counter",              \
       "breaker,outcome",                                                      \
       "Requests that came to a breaker, by what became of them.")             \
+    X(QUEUE_ENTRIES, "iap_guard_queue_entries", "gauge", "queue,status",      \
+      "Requests in a queue, by status, as last counted.")                     \
+    X(QUEUE_OLDEST, "iap_guard_queue_oldest_seconds", "gauge", "queue",       \
+      "Time that the oldest pending request of a queue has waited.")          \
+    X(QUEUE, "iap_guard_queue_total", "counter", "queue,event",               \
+      "What happened to requests of a queue.")                                \
+    X(WEBHOOK, "iap_guard_webhook_total", "counter", "queue,result",          \
+      "Activation webhooks sent, by what became of them.")                    \
+    X(LEDGER_COMMIT_SECONDS, "iap_guard_ledger_commit_seconds", "histogram",  \
+      "",                                                                     \
+      "Time that commits of the ledger's file took, the sync included.")      \
     X(ZONE_FULL, "iap_guard_zone_full_total", "counter", "guard,kind",        \
       "Keys that found no room in the zone, by kind of entry.")               \
     X(ZONE_BYTES, "iap_guard_zone_bytes", "gauge", "kind",                    \

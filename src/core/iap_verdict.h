@@ -16,6 +16,7 @@
     X(LIMITED, "limited", "limited_dry_run")                                  \
     X(BANNED, "banned", "banned_dry_run")                                     \
     X(UNAVAILABLE, "unavailable", "unavailable_dry_run")                      \
+    X(ACCEPTED, "accepted", "")                                               \
     X(ERROR, "error", "error_dry_run")                                        \
     X(OFF, "off", "")
 

@@ -4,6 +4,7 @@
 
 #include "ngx_iap_zone.h"
 #include "ngx_iap_breaker.h"
+#include "ngx_iap_queue.h"
 #include "ngx_iap_slot.h"
 
 #include <openssl/rand.h>
@@ -121,9 +122,10 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
     if (zone->head == NULL || ngx_iap_zone_divide(zone) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
                       "iap_guard zone \"%V\" of %uz bytes is too small for "
-                      "%ui guards and %ui breakers, expected %uz at least",
-                      &zone->name, zone->shm_zone->shm.size, zone->nslots,
-                      zone->nbreakers, zone->shm_zone->shm.size
+                      "%ui guards, %ui breakers and %ui queues, expected %uz "
+                      "at least", &zone->name, zone->shm_zone->shm.size,
+                      zone->nslots, zone->nbreakers, zone->nqueues,
+                      zone->shm_zone->shm.size
                       + ngx_iap_zone_missing(zone, pages) * ngx_pagesize);
         return NGX_ERROR;
     }
@@ -144,8 +146,8 @@ ngx_iap_zone_create(ngx_iap_zone_t *zone, ngx_log_t *log)
 
 
 /*
- * Slots and breakers get what they need, and a sixteenth of the zone for those
- * that later reloads bring; the tables share the rest.
+ * Slots, breakers and queues get what they need, and a sixteenth of the zone
+ * for those that later reloads bring; the tables share the rest.
  */
 
 static ngx_int_t
@@ -195,7 +197,7 @@ ngx_iap_zone_divide(ngx_iap_zone_t *zone)
 }
 
 
-/* pages that the configured guards and breakers need */
+/* pages that the configured guards, breakers and queues need */
 
 static size_t
 ngx_iap_zone_kept(ngx_iap_zone_t *zone)
@@ -203,6 +205,8 @@ ngx_iap_zone_kept(ngx_iap_zone_t *zone)
     return (zone->nslots * ngx_iap_slot_size() + ngx_pagesize - 1)
            / ngx_pagesize
            + (zone->nbreakers * ngx_iap_breaker_size() + ngx_pagesize - 1)
+             / ngx_pagesize
+           + (zone->nqueues * ngx_iap_queue_size() + ngx_pagesize - 1)
              / ngx_pagesize;
 }
 

@@ -1,10 +1,11 @@
 /*
  * The shared-memory zone: all state that the workers share.
  *
- * Inside: a head (secret, bounds, what is known of a store), one slot per
- * guard (mode, counters, the global window; see ngx_iap_slot.h), one breaker
- * per name (ngx_iap_breaker.h) and the tables.  All of it is plain data of
- * fixed width at fixed places, without pointers.
+ * Inside: a head (secret, bounds, what is known of a store and of a ledger),
+ * one slot per guard (mode, counters, the global window; see ngx_iap_slot.h),
+ * one breaker and one queue per name (ngx_iap_breaker.h, ngx_iap_queue.h) and
+ * the tables.  All of it is plain data of fixed width at fixed places, without
+ * pointers.
  *
  * One lock, the zone's own mutex, which nginx's master frees when a worker
  * dies in it.  Sections are short: no allocation, no logging, no I/O inside.
@@ -96,6 +97,23 @@ typedef struct {
 } ngx_iap_zone_store_t;
 
 
+/* bounds of the histogram of the ledger's commits, in microseconds; one more
+   is for what took longer */
+
+#define NGX_IAP_COMMIT_BOUNDS                                                 \
+    { 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000, 1000000 }
+
+#define NGX_IAP_COMMIT_COUNT  11
+
+
+/* what the workers share of the ledger's file */
+
+typedef struct {
+    ngx_atomic_t   seconds[NGX_IAP_COMMIT_COUNT];
+    ngx_atomic_t   microseconds;    /* of all of them */
+} ngx_iap_zone_ledger_t;
+
+
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
@@ -106,17 +124,20 @@ typedef struct {
     uint64_t       slots;           /* offset of the first slot, or 0 */
     uint64_t       nslots;          /* that there have ever been */
     uint64_t       breakers;        /* offset of the first one, or 0 */
+    uint64_t       queues;          /* likewise */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
     iap_ticks_t    segments_until;  /* nor that of a segment */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
 
-    ngx_iap_zone_store_t  store;
+    ngx_iap_zone_store_t   store;
+    ngx_iap_zone_ledger_t  ledger;
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 352, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 456, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -150,6 +171,7 @@ struct ngx_iap_zone_s {
                                            zero: none does */
     ngx_uint_t              nslots;     /* that it needs */
     ngx_uint_t              nbreakers;
+    ngx_uint_t              nqueues;
     ngx_iap_zone_ready_pt   ready;
     void                   *data;       /* of ready */
 };

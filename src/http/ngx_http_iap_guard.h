@@ -7,6 +7,7 @@
  *   _directive directives other than layers
  *   _redis     iap_guard_redis
  *   _breaker   and others: see ngx_http_iap_guard_breaker.h
+ *   _queue     and others: see ngx_http_iap_guard_queue.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
@@ -36,6 +37,7 @@
 
 #include "iap_classify.h"
 #include "iap_json.h"
+#include "iap_ticket.h"
 
 
 #define NGX_HTTP_IAP_GUARD_VERSION  "0.1.0"
@@ -182,6 +184,10 @@ typedef struct ngx_http_iap_guard_breaker_s  ngx_http_iap_guard_breaker_t;
 typedef struct ngx_http_iap_guard_classifier_s
     ngx_http_iap_guard_classifier_t;
 
+typedef struct ngx_http_iap_guard_queue_s  ngx_http_iap_guard_queue_t;
+
+typedef struct ngx_http_iap_guard_ledger_s  ngx_http_iap_guard_ledger_t;
+
 
 typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
 
@@ -197,6 +203,9 @@ typedef struct {
     ngx_array_t                     breakers;   /* ngx_http_..._breaker_t * */
     ngx_array_t                     classifiers;    /* ngx_http_..._classifier_t
                                                        * */
+    ngx_array_t                     queues;     /* ngx_http_..._queue_t * */
+    ngx_http_iap_guard_ledger_t    *ledger;     /* NULL: not configured */
+    ngx_array_t                     queue_keys; /* iap_seal_key_t */
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
 
@@ -227,6 +236,12 @@ typedef struct {
     unsigned                        exempts:1;  /* some segment has exempt= */
 
     ngx_http_iap_guard_breaker_t   *breaker;    /* NULL: none */
+    ngx_http_iap_guard_queue_t     *fallback;   /* of it; NULL: none */
+
+    /* of iap_guard_accept and of iap_guard_ticket; NULL: not here */
+    ngx_http_iap_guard_queue_t     *accept;
+    ngx_http_iap_guard_queue_t     *tickets;
+    ngx_http_complex_value_t       *ticket;
 
     ngx_str_t                       answers_early;  /* see _early */
 
@@ -269,7 +284,35 @@ typedef struct {
     unsigned                        watching:1; /* the answer's body passes */
     unsigned                        queued:1;
     unsigned                        slow:1;
+
+    /* once it has ended */
+    unsigned                        failed:1;   /* no answer to give */
+    unsigned                        left:1;     /* not known: the client left
+                                                   before */
 } ngx_http_iap_guard_upstream_call_t;
+
+
+/* what becomes of a call that has a fallback; see _fallback */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_FALLBACK_NONE = 0,   /* no answer yet */
+    NGX_HTTP_IAP_GUARD_FALLBACK_HELD,
+    NGX_HTTP_IAP_GUARD_FALLBACK_FAILED,
+    NGX_HTTP_IAP_GUARD_FALLBACK_ASKED,      /* the ledger */
+    NGX_HTTP_IAP_GUARD_FALLBACK_OVER
+} ngx_http_iap_guard_fallback_e;
+
+typedef struct {
+    ngx_http_iap_guard_queue_t     *queue;      /* NULL: there is no fallback,
+                                                   or no more */
+    ngx_http_iap_guard_fallback_e   state;
+    ngx_chain_t                    *held;       /* copies of the body */
+    ngx_chain_t                   **last;
+    size_t                          size;       /* of it */
+    ngx_uint_t                      http_version;   /* the request's, and */
+    unsigned                        keepalive:1;    /* r->keepalive, before
+                                                       the call */
+} ngx_http_iap_guard_fallback_t;
 
 
 /*
@@ -289,6 +332,9 @@ typedef struct {
     ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
                                                    has not been asked */
     ngx_http_iap_guard_upstream_call_t  call;
+    ngx_http_iap_guard_fallback_t   fallback;   /* of the call */
+    ngx_http_iap_guard_queue_t     *queue;      /* NULL: not accepted */
+    u_char                          ticket[IAP_TICKET_LEN];
     unsigned                        marked:1;   /* see _access */
     unsigned                        decided:1;
     unsigned                        uncounted:1;    /* a breaker is still to
@@ -362,6 +408,19 @@ char *ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_iap_guard_classify(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/* _queue_conf */
+
+char *ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_queue_key(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_queue_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_accept_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_iap_guard_ticket_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 /* _layer: the directives */
 
 char *ngx_http_iap_guard_layer_identity(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -433,6 +492,13 @@ void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 /* data: the main configuration; also with nothing open */
 
 void ngx_http_iap_guard_close_store(void *data);
+
+/* _wait: a request that waits for something else than its client.  Between
+   the two it notices a client that leaves.  NGX_ERROR: it can't wait, or go
+   on; finalize it. */
+
+ngx_int_t ngx_http_iap_guard_wait(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_go_on(ngx_http_request_t *r);
 
 /* _ban */
 
@@ -534,6 +600,23 @@ ngx_int_t ngx_http_iap_guard_let_by(ngx_http_iap_guard_ctx_t *ctx);
 
 ngx_int_t ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds);
+
+/* the same outside of a phase: returns what to finalize the request with */
+
+ngx_int_t ngx_http_iap_guard_send_unavailable(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds);
+
+/* the request is in the queue, durably, by this ticket: 202; likewise */
+
+ngx_int_t ngx_http_iap_guard_send_accepted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue,
+    u_char *ticket);
+
+/* the filters behind this module's own, for what was held */
+
+ngx_int_t ngx_http_iap_guard_next_header(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_next_body(ngx_http_request_t *r,
+    ngx_chain_t *in);
 
 /* the layer that refused, or would; len 0: none did */
 

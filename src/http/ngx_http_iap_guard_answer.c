@@ -7,7 +7,13 @@
  * error_page may lead to a proxied answer, whose own Retry-After is kept.
  */
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
+
+
+/* bytes of a header field's value: of RateLimit-Policy, and of Location */
+#define NGX_HTTP_IAP_GUARD_HEADER_MAX                                         \
+    (NGX_HTTP_IAP_GUARD_LOCATION_MAX + IAP_TICKET_LEN                         \
+     + NGX_IAP_LAYER_NAME_MAX + 2 * NGX_INT64_LEN + sizeof("\"\";q=;w="))
 
 
 typedef struct {
@@ -19,6 +25,12 @@ typedef struct {
 
 static ngx_int_t ngx_http_iap_guard_refuse(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static ngx_int_t ngx_http_iap_guard_send_refusal(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t *sent);
+static void ngx_http_iap_guard_note_breaker(ngx_http_iap_guard_ctx_t *ctx,
+    iap_verdict_e verdict, ngx_uint_t seconds);
+static ngx_int_t ngx_http_iap_guard_send_ticket(ngx_http_request_t *r,
+    u_char *ticket);
 static ngx_http_iap_guard_answer_e ngx_http_iap_guard_answer_kind(
     iap_verdict_e verdict);
 static ngx_uint_t ngx_http_iap_guard_has_error_page(ngx_http_request_t *r,
@@ -106,6 +118,31 @@ ngx_int_t
 ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds)
 {
+    ngx_http_iap_guard_note_breaker(ctx, IAP_VERDICT_UNAVAILABLE, seconds);
+
+    return ngx_http_iap_guard_refuse(r, ctx);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_send_unavailable(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t seconds)
+{
+    ngx_uint_t  sent;
+
+    ngx_http_iap_guard_note_breaker(ctx, IAP_VERDICT_UNAVAILABLE, seconds);
+
+    return ngx_http_iap_guard_send_refusal(r, ctx, &sent);
+}
+
+
+/* what a breaker, or what stands behind it, does to a request that the guard
+   has let by */
+
+static void
+ngx_http_iap_guard_note_breaker(ngx_http_iap_guard_ctx_t *ctx,
+    iap_verdict_e verdict, ngx_uint_t seconds)
+{
     ngx_uint_t  counts;
 
     /* not where an error page, say, leads here from what was counted */
@@ -114,24 +151,89 @@ ngx_http_iap_guard_unavailable(ngx_http_request_t *r,
     ctx->decided = 1;
     ctx->dry_run = 0;
     ctx->uncounted = 0;
-    ctx->refused = 1;
-    ctx->verdict = IAP_VERDICT_UNAVAILABLE;
+    ctx->refused = verdict == IAP_VERDICT_UNAVAILABLE;
+    ctx->verdict = verdict;
     ctx->layer = NULL;
     ctx->retry_after = seconds;
     ctx->quota = 0;
     ctx->quota_window = 0;
 
-    if (ctx->guard != NULL) {
+    if (ctx->guard == NULL) {
+        return;
+    }
+
+    if (ctx->refused) {
+
+        /* NULL: there is no breaker at all, but a queue */
         ctx->layer = ctx->guard->breaker_slot;
     }
 
-    if (ctx->guard != NULL && counts) {
-        (void) ngx_atomic_fetch_add(
-                  &ctx->guard->slot->requests[IAP_VERDICT_UNAVAILABLE], 1);
-        (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
+    if (counts) {
+        (void) ngx_atomic_fetch_add(&ctx->guard->slot->requests[verdict], 1);
+
+        if (ctx->layer != NULL) {
+            (void) ngx_atomic_fetch_add(&ctx->layer->rejections, 1);
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_send_accepted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue,
+    u_char *ticket)
+{
+    ngx_http_iap_guard_loc_conf_t    *ilcf;
+    ngx_http_iap_guard_own_answer_t  *own;
+
+    ngx_http_iap_guard_note_breaker(ctx, IAP_VERDICT_ACCEPTED, 0);
+
+    ctx->queue = queue;
+    ngx_memcpy(ctx->ticket, ticket, IAP_TICKET_LEN);
+
+    r->err_status = 0;
+    r->expect_tested = 1;
+
+    if (queue->location.len != 0
+        && ngx_http_iap_guard_add_header(r, "Location", "%V%*s",
+                                         &queue->location,
+                                         (size_t) IAP_TICKET_LEN, ticket)
+           != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_iap_guard_refuse(r, ctx);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+    own = ilcf->answers[NGX_HTTP_IAP_GUARD_ANSWER_ACCEPTED];
+
+    return own != NULL
+           ? ngx_http_send_response(r, own->status, &own->type, &own->body)
+           : ngx_http_iap_guard_send_ticket(r, ticket);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_send_ticket(ngx_http_request_t *r, u_char *ticket)
+{
+    u_char                    *p;
+    ngx_str_t                  type = ngx_string("application/json");
+    ngx_http_complex_value_t   body;
+
+    p = ngx_pnalloc(r->pool, sizeof("{'status':'accepted','ticket':''}\n")
+                             + IAP_TICKET_LEN);
+    if (p == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
+
+    body.value.data = p;
+    body.value.len = ngx_sprintf(p, "{\"status\":\"accepted\","
+                                    "\"ticket\":\"%*s\"}\n",
+                                 (size_t) IAP_TICKET_LEN, ticket)
+                     - p;
+
+    return ngx_http_send_response(r, NGX_HTTP_ACCEPTED, &type, &body);
 }
 
 
@@ -152,13 +254,41 @@ ngx_http_iap_guard_layer_name(ngx_http_iap_guard_ctx_t *ctx, ngx_str_t *name)
 }
 
 
-/* sends the refusal that ctx describes, or leaves it to error_page */
+/* refuses in a phase: returns what its handler is to return */
 
 static ngx_int_t
 ngx_http_iap_guard_refuse(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
-    ngx_int_t                       rc;
+    ngx_int_t   rc;
+    ngx_uint_t  sent;
+
+    rc = ngx_http_iap_guard_send_refusal(r, ctx, &sent);
+
+    if (!sent) {
+
+        /* 4xx and 5xx, but never 401 or 403: no access handler's result of
+           these means anything but a refusal, whatever "satisfy" says; 444
+           closes the connection, as it does elsewhere in nginx */
+
+        return rc;
+    }
+
+    /* NGX_OK would grant access, and the request is answered anyway */
+
+    ngx_http_finalize_request(r, rc);
+
+    return NGX_DONE;
+}
+
+
+/* sends the refusal that ctx describes, or leaves it to error_page: then it
+   was not sent.  Returns what to finalize the request with. */
+
+static ngx_int_t
+ngx_http_iap_guard_send_refusal(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t *sent)
+{
     ngx_uint_t                      status;
     ngx_http_iap_guard_answer_e     kind;
     ngx_http_iap_guard_loc_conf_t  *ilcf;
@@ -172,6 +302,8 @@ ngx_http_iap_guard_refuse(ngx_http_request_t *r,
         status = ctx->guard->status;
     }
 
+    *sent = 1;
+
     /* an error_page that has led here must not put its status in the place of
        ours, and whoever is refused is not asked for the body */
 
@@ -179,30 +311,20 @@ ngx_http_iap_guard_refuse(ngx_http_request_t *r,
     r->expect_tested = 1;
 
     if (ilcf->answers[kind] != NULL) {
-        rc = ngx_http_send_response(r, ilcf->answers[kind]->status,
-                                    &ilcf->answers[kind]->type,
-                                    &ilcf->answers[kind]->body);
-
-    } else if (status == NGX_HTTP_CLOSE
-               || ngx_http_iap_guard_has_error_page(r, status))
-    {
-
-        /* 4xx and 5xx, but never 401 or 403: no access handler's result of
-           these means anything but a refusal, whatever "satisfy" says; 444
-           closes the connection, as it does elsewhere in nginx */
-
-        return (ngx_int_t) status;
-
-    } else {
-        rc = ngx_http_iap_guard_send_json(r, ctx, status,
-                                      ngx_http_iap_guard_answers[kind].error);
+        return ngx_http_send_response(r, ilcf->answers[kind]->status,
+                                      &ilcf->answers[kind]->type,
+                                      &ilcf->answers[kind]->body);
     }
 
-    /* NGX_OK would grant access, and the request is answered anyway */
+    if (status == NGX_HTTP_CLOSE
+        || ngx_http_iap_guard_has_error_page(r, status))
+    {
+        *sent = 0;
+        return (ngx_int_t) status;
+    }
 
-    ngx_http_finalize_request(r, rc);
-
-    return NGX_DONE;
+    return ngx_http_iap_guard_send_json(r, ctx, status,
+                                      ngx_http_iap_guard_answers[kind].error);
 }
 
 
@@ -372,9 +494,24 @@ ngx_http_iap_guard_filter_init(ngx_conf_t *cf)
 }
 
 
+ngx_int_t
+ngx_http_iap_guard_next_header(ngx_http_request_t *r)
+{
+    return ngx_http_next_header_filter(r);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_next_body(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    return ngx_http_next_body_filter(r, in);
+}
+
+
 static ngx_int_t
 ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 {
+    ngx_int_t                  rc;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     if (r != r->main) {
@@ -385,6 +522,12 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 
     if (ctx != NULL) {
         ngx_http_iap_guard_outcome_header(r, ctx);
+
+        rc = ngx_http_iap_guard_fallback_header(r, ctx);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     if (ctx == NULL || !ctx->refused || ctx->retry_after == 0) {
@@ -429,6 +572,7 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
+    ngx_int_t                  rc;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     if (r != r->main) {
@@ -437,8 +581,20 @@ ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_iap_guard_module);
 
-    if (ctx != NULL && ctx->call.watching) {
+    if (ctx == NULL) {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    if (ctx->call.watching) {
         ngx_http_iap_guard_outcome_body(r, ctx, in);
+    }
+
+    if (ctx->fallback.queue != NULL) {
+        rc = ngx_http_iap_guard_fallback_body(r, ctx, in);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     return ngx_http_next_body_filter(r, in);
@@ -454,7 +610,7 @@ ngx_http_iap_guard_add_header(ngx_http_request_t *r, const char *name,
     va_list           args;
     ngx_table_elt_t  *h;
 
-    size = NGX_IAP_LAYER_NAME_MAX + 2 * NGX_INT64_LEN + sizeof("\"\";q=;w=");
+    size = NGX_HTTP_IAP_GUARD_HEADER_MAX;
 
     p = ngx_pnalloc(r->pool, size);
     h = ngx_list_push(&r->headers_out.headers);

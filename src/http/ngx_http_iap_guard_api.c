@@ -57,6 +57,10 @@ static ngx_http_iap_guard_route_t  ngx_http_iap_guard_routes[] = {
       ngx_http_iap_guard_api_bans_post },
     { ngx_string("bans"), 0, NGX_HTTP_DELETE,
       ngx_http_iap_guard_api_bans_delete },
+    { ngx_string("queues"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_queues },
+    { ngx_string("queues"), 1, NGX_HTTP_GET, ngx_http_iap_guard_api_queue },
+    { ngx_string("queues"), 1, NGX_HTTP_POST,
+      ngx_http_iap_guard_api_queue_post },
 
     { ngx_null_string, 0, 0, NULL }
 };

@@ -8,6 +8,7 @@
  * _api_breakers breakers
  * _api_bans     bans, listed and made
  * _api_lift     bans, lifted
+ * _api_queues   queues
  *
  * A call makes its answer from copies, never under the zone's lock, and
  * returns through ngx_http_iap_guard_api_json() or _text().
@@ -18,6 +19,8 @@
 
 /* nginx's configuration header comes before any of the system's */
 #include "ngx_http_iap_guard.h"
+
+#include "ngx_iap_queue.h"
 
 #include "iap_metrics.h"
 
@@ -145,6 +148,13 @@ ngx_int_t ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
 
 ngx_uint_t ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer);
 
+ngx_int_t ngx_http_iap_guard_api_queues(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_queue(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+
 /* a list of bans for `status`; at most max of them */
 
 json_t *ngx_http_iap_guard_api_ban_list(ngx_http_request_t *r,
@@ -167,6 +177,17 @@ json_t *ngx_http_iap_guard_api_breaker_list(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
 void ngx_http_iap_guard_api_breaker_metrics(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
+
+/* of _api_queues: likewise, as the drain has counted; in the copies "oldest"
+   is seconds */
+
+ngx_iap_queue_shared_t *ngx_http_iap_guard_api_queue_infos(
+    ngx_http_request_t *r, ngx_http_iap_guard_main_conf_t *imcf);
+json_t *ngx_http_iap_guard_api_queue_list(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos);
+void ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    ngx_iap_zone_ledger_t *ledger);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_API_H */

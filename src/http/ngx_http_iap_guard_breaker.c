@@ -10,7 +10,7 @@
  * What an answer proved is in _outcome, which gives the permit back.
  */
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 
 
 static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
@@ -96,11 +96,13 @@ ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_iap_guard_get_ctx(r);
 
-    if (ctx != NULL) {
-        ngx_http_iap_guard_outcome_end(r, ctx);
+    if (ctx == NULL) {
+        return NGX_DECLINED;
     }
 
-    return NGX_DECLINED;
+    ngx_http_iap_guard_outcome_end(r, ctx);
+
+    return ngx_http_iap_guard_fallback_leave(r, ctx);
 }
 
 
@@ -151,6 +153,7 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     iap_ticks_t                          wait;
     ngx_http_cleanup_t                  *cln;
     iap_breaker_admission_e              admission;
+    ngx_http_iap_guard_loc_conf_t       *ilcf;
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
@@ -184,6 +187,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->open = 1;
     call->watching = 0;
     call->slow = 0;
+    call->failed = 0;
+    call->left = 0;
     call->request = r;
     call->begun = ngx_current_msec;
     call->former = r->upstream;
@@ -191,7 +196,16 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
 
     ngx_http_iap_guard_breaker_watch(breaker, call);
 
-    return ngx_http_iap_guard_let_by(ctx);
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    ngx_memzero(&ctx->fallback, sizeof(ngx_http_iap_guard_fallback_t));
+    ctx->fallback.queue = ilcf->fallback;
+    ctx->fallback.http_version = r->http_version;
+    ctx->fallback.keepalive = r->keepalive;
+
+    /* with a fallback it is known in the end only what became of it */
+
+    return ilcf->fallback ? NGX_DECLINED : ngx_http_iap_guard_let_by(ctx);
 }
 
 
@@ -200,7 +214,14 @@ ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
     iap_ticks_t wait)
 {
-    ngx_uint_t  seconds;
+    ngx_uint_t                      seconds;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    ilcf = ngx_http_get_module_loc_conf(r, ngx_http_iap_guard_module);
+
+    if (ilcf->fallback != NULL) {
+        return ngx_http_iap_guard_accept_cut(r, ctx, ilcf->fallback);
+    }
 
     /* 1 or 2 seconds where nobody can tell; and not all at once */
 
@@ -222,6 +243,7 @@ ngx_http_iap_guard_breaker_cleanup(void *data)
 
     if (ctx != NULL) {
         ngx_http_iap_guard_outcome_end(r, ctx);
+        ngx_http_iap_guard_fallback_end(r, ctx);
     }
 }
 

@@ -113,6 +113,12 @@ void ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
 void ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 
+/* the answer is too long to be held until its end: settles the call if what is
+   known of it, its status, says that it has failed */
+
+void ngx_http_iap_guard_outcome_long(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+
 /* whether the upstream has been asked, or could not be; not while, or where,
    the cache or something else answers */
 

@@ -4,7 +4,7 @@
  * a name is known when all has been read: "http" may come last.
  */
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 #include "ngx_http_iap_guard_param.h"
 
 
@@ -478,21 +478,23 @@ ngx_http_iap_guard_breaker_param_mode(ngx_conf_t *cf, void *conf,
 }
 
 
-/* there are no queues yet */
+/* whether there is one is known later */
 
 static char *
 ngx_http_iap_guard_breaker_param_fallback(ngx_conf_t *cf, void *conf,
     ngx_str_t *value)
 {
-    ngx_str_t  *args;
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
 
-    args = cf->args->elts;
+    if (!ngx_http_iap_guard_is_name(value, NGX_IAP_QUEUE_NAME_MAX)) {
+        return "the name of an \"iap_guard_queue\"";
+    }
 
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "unknown queue \"%V\" in \"fallback\" of \"%V\"",
-                       value, &args[0]);
+    ilcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_iap_guard_module);
 
-    return NGX_CONF_ERROR;
+    ilcf->fallback = ngx_http_iap_guard_queue_get(cf, value);
+
+    return ilcf->fallback ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 

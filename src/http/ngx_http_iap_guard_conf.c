@@ -3,7 +3,7 @@
  * one set of layers, wherever its name is used.
  */
 
-#include "ngx_http_iap_guard_breaker.h"
+#include "ngx_http_iap_guard_queue.h"
 
 
 /* of a guard, over all its locations: its slot counts for three more */
@@ -16,6 +16,8 @@ static ngx_int_t ngx_http_iap_guard_attach(ngx_iap_zone_t *zone,
     ngx_http_iap_guard_t *guard, ngx_uint_t breakers);
 static iap_hash_t ngx_http_iap_guard_layer_secret(ngx_iap_zone_t *zone,
     ngx_http_iap_guard_t *guard, ngx_http_iap_guard_layer_t *layer);
+static void ngx_http_iap_guard_merge_queues(ngx_http_core_loc_conf_t *clcf,
+    ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
 static char *ngx_http_iap_guard_merge_layers(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
 static char *ngx_http_iap_guard_register(ngx_conf_t *cf,
@@ -52,6 +54,7 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
      *     imcf->machines = 0;
      *     imcf->durability = NGX_HTTP_IAP_GUARD_DURABILITY_AOF;
      *     imcf->key_secret = { 0, NULL };
+     *     imcf->ledger = NULL;
      *     imcf->api_place = { { 0, NULL }, 0 };
      *     imcf->redis = NULL;
      *     imcf->ban_log = NULL;
@@ -65,6 +68,12 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
            != NGX_OK
         || ngx_array_init(&imcf->classifiers, cf->pool, 4,
                           sizeof(ngx_http_iap_guard_classifier_t *))
+           != NGX_OK
+        || ngx_array_init(&imcf->queues, cf->pool, 4,
+                          sizeof(ngx_http_iap_guard_queue_t *))
+           != NGX_OK
+        || ngx_array_init(&imcf->queue_keys, cf->pool, 2,
+                          sizeof(iap_seal_key_t))
            != NGX_OK)
     {
         return NULL;
@@ -97,6 +106,10 @@ ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf)
      *     conf->nchecks = 0;
      *     conf->exempts = 0;
      *     conf->breaker = NULL;
+     *     conf->fallback = NULL;
+     *     conf->accept = NULL;
+     *     conf->tickets = NULL;
+     *     conf->ticket = NULL;
      *     conf->answers_early = { 0, NULL };
      *     conf->api = 0;
      *     conf->api_write = 0;
@@ -140,7 +153,10 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (clcf->noname && conf->breaker == NULL) {
         conf->breaker = prev->breaker;
+        conf->fallback = prev->fallback;
     }
+
+    ngx_http_iap_guard_merge_queues(clcf, prev, conf);
 
     if (conf->enable == NGX_CONF_UNSET && conf->api && !clcf->noname) {
 
@@ -175,6 +191,29 @@ ngx_http_iap_guard_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_iap_guard_warn(cf, prev, conf);
 
     return NGX_CONF_OK;
+}
+
+
+/* as the API's handler above */
+
+static void
+ngx_http_iap_guard_merge_queues(ngx_http_core_loc_conf_t *clcf,
+    ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf)
+{
+    if (!clcf->noname || clcf->handler != NULL) {
+        return;
+    }
+
+    if (prev->accept != NULL) {
+        conf->accept = prev->accept;
+        clcf->handler = ngx_http_iap_guard_accept_handler;
+    }
+
+    if (prev->tickets != NULL) {
+        conf->tickets = prev->tickets;
+        conf->ticket = prev->ticket;
+        clcf->handler = ngx_http_iap_guard_ticket_handler;
+    }
 }
 
 
@@ -537,7 +576,9 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
     }
 
     if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK
-        || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK)
+        || ngx_http_iap_guard_check_queues(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -545,6 +586,7 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
     if (imcf->zone != NULL) {
         imcf->zone->nslots = imcf->guards.nelts;
         imcf->zone->nbreakers = imcf->breakers.nelts;
+        imcf->zone->nqueues = imcf->queues.nelts;
         imcf->zone->ready = ngx_http_iap_guard_zone_ready;
         imcf->zone->data = imcf;
     }
@@ -565,6 +607,7 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
 
     ngx_uint_t                      i;
     ngx_http_iap_guard_t          **guards;
+    ngx_http_iap_guard_queue_t    **queues;
     ngx_http_iap_guard_breaker_t  **breakers;
 
     guards = imcf->guards.elts;
@@ -594,6 +637,21 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
                           "\"%V\", besides those of the last %d "
                           "configurations: expected a larger zone",
                           &zone->name, &breakers[i]->ref.name,
+                          NGX_IAP_SLOT_GENERATIONS);
+            return NGX_ERROR;
+        }
+    }
+
+    queues = imcf->queues.elts;
+
+    for (i = 0; i < imcf->queues.nelts; i++) {
+
+        if (ngx_iap_queue_attach(zone, &queues[i]->queue) != NGX_OK) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "iap_guard zone \"%V\" has no room for queue "
+                          "\"%V\", besides those of the last %d "
+                          "configurations: expected a larger zone",
+                          &zone->name, &queues[i]->queue.name,
                           NGX_IAP_SLOT_GENERATIONS);
             return NGX_ERROR;
         }

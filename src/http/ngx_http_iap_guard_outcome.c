@@ -15,14 +15,6 @@
 #define NGX_HTTP_IAP_GUARD_BODY_MAX  (1024 * 1024)
 
 
-/* what the classifier's rules are given to look values up in */
-
-typedef struct {
-    iap_json_t                        *json;
-    ngx_http_iap_guard_classifier_t   *classifier;
-} ngx_http_iap_guard_values_t;
-
-
 static void ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_outcome_finalize(ngx_http_request_t *r,
@@ -46,12 +38,14 @@ static ngx_uint_t ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
 static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
     iap_body_e body);
+static void ngx_http_iap_guard_outcome_judge(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call, iap_transport_e transport,
+    iap_body_e body, iap_verdict_of_t *verdict);
+static ngx_uint_t ngx_http_iap_guard_outcome_fails(iap_class_e class);
 static void ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static iap_ticks_t ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
     ngx_http_iap_guard_breaker_t *breaker, ngx_http_upstream_state_t *state);
-static void ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
-    iap_value_t *value);
 
 
 /* from the header filter: the first header that goes to the client */
@@ -517,29 +511,15 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     iap_body_e body)
 {
     iap_ticks_t                          hold;
-    iap_answer_t                         answer;
     iap_verdict_of_t                     verdict;
     ngx_iap_outcome_e                    outcome;
     ngx_http_upstream_state_t           *state;
-    ngx_http_iap_guard_values_t          values;
-    ngx_http_iap_guard_classifier_t     *classifier;
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
-    classifier = call->breaker->classifier;
     state = ngx_http_iap_guard_outcome_state(r, call);
 
-    values.json = call->json;
-    values.classifier = classifier;
-
-    answer.transport = transport;
-    answer.status = ngx_http_iap_guard_outcome_status(r, state);
-    answer.body = body;
-    answer.value = ngx_http_iap_guard_outcome_value;
-    answer.json = &values;
-
-    iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
-                 &answer, &verdict);
+    ngx_http_iap_guard_outcome_judge(r, call, transport, body, &verdict);
 
     outcome = transport == IAP_TRANSPORT_LOCAL ? NGX_IAP_OUTCOME_LOCAL
                                                : (ngx_iap_outcome_e)
@@ -550,10 +530,67 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
 
     call->open = 0;
     call->watching = 0;
+    call->left = transport == IAP_TRANSPORT_LEFT;
+    call->failed = ngx_http_iap_guard_outcome_fails(verdict.class);
 
     ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
                         verdict.effect, call->slow, hold, verdict.rule,
                         ngx_cycle->log);
+}
+
+
+static void
+ngx_http_iap_guard_outcome_judge(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call, iap_transport_e transport,
+    iap_body_e body, iap_verdict_of_t *verdict)
+{
+    iap_answer_t                      answer;
+    iap_answer_json_t                 values;
+    ngx_http_upstream_state_t        *state;
+    ngx_http_iap_guard_classifier_t  *classifier;
+
+    classifier = call->breaker->classifier;
+    state = ngx_http_iap_guard_outcome_state(r, call);
+
+    values.json = call->json;
+    values.paths = classifier->paths;
+    values.npaths = classifier->npaths;
+
+    answer.transport = transport;
+    answer.status = ngx_http_iap_guard_outcome_status(r, state);
+    answer.body = body;
+    answer.value = iap_answer_value;
+    answer.json = &values;
+
+    iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
+                 &answer, verdict);
+}
+
+
+/* what a client has no answer by, for which there may be a fallback */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_fails(iap_class_e class)
+{
+    return class == IAP_CLASS_RETRY
+           || class == IAP_CLASS_HOLD
+           || class == IAP_CLASS_CONFIG;
+}
+
+
+void
+ngx_http_iap_guard_outcome_long(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    iap_verdict_of_t  verdict;
+
+    ngx_http_iap_guard_outcome_judge(r, &ctx->call, IAP_TRANSPORT_OK,
+                                     IAP_BODY_UNREAD, &verdict);
+
+    if (ngx_http_iap_guard_outcome_fails(verdict.class)) {
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
+    }
 }
 
 
@@ -618,29 +655,4 @@ ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
     }
 
     return breaker->ref.conf.open;
-}
-
-
-static void
-ngx_http_iap_guard_outcome_value(void *data, iap_view_t path,
-    iap_value_t *value)
-{
-    ngx_http_iap_guard_values_t *values = data;
-
-    unsigned                          i;
-    ngx_http_iap_guard_classifier_t  *classifier;
-
-    classifier = values->classifier;
-
-    for (i = 0; values->json != NULL && i < classifier->npaths; i++) {
-
-        if (classifier->paths[i].len == path.len
-            && ngx_memcmp(classifier->paths[i].data, path.data, path.len) == 0)
-        {
-            iap_json_value(values->json, i, value);
-            return;
-        }
-    }
-
-    ngx_memzero(value, sizeof(iap_value_t));
 }

@@ -48,7 +48,6 @@ static void ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
     const iap_addr_t *addr, iap_key_t *text);
 static ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_trip_t *trip);
-static ngx_int_t ngx_http_iap_guard_wait(ngx_http_request_t *r);
 static void ngx_http_iap_guard_wake(ngx_event_t *ev);
 static void ngx_http_iap_guard_forsake(void *data);
 static ngx_int_t ngx_http_iap_guard_arrive(ngx_http_request_t *r,
@@ -353,29 +352,6 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
-ngx_http_iap_guard_wait(ngx_http_request_t *r)
-{
-    ngx_event_t  *rev;
-
-    rev = r->connection->read;
-
-    /* a client that goes away meanwhile is noticed */
-
-    if (rev->ready) {
-        ngx_post_event(rev, &ngx_posted_events);
-
-    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    return NGX_OK;
-}
-
-
 static void
 ngx_http_iap_guard_wake(ngx_event_t *ev)
 {
@@ -393,13 +369,12 @@ ngx_http_iap_guard_wake(ngx_event_t *ev)
 
     trip->told = 1;
 
-    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
         ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
         ngx_http_run_posted_requests(c);
         return;
     }
 
-    r->read_event_handler = ngx_http_block_reading;
     r->write_event_handler = ngx_http_core_run_phases;
 
     ngx_http_core_run_phases(r);

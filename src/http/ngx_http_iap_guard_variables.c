@@ -1,7 +1,7 @@
 /*
  * $iap_guard_verdict, $iap_guard_layer, $iap_guard_retry_after,
- * $iap_guard_store and $iap_guard_breaker: what became of the request, for
- * logs and answers.
+ * $iap_guard_store, $iap_guard_breaker and $iap_guard_ticket: what became of
+ * the request, for logs and answers.
  *
  * None is cached: read before the decision they are empty, and after it they
  * are not.
@@ -19,6 +19,8 @@ static ngx_int_t ngx_http_iap_guard_retry_after_variable(
 static ngx_int_t ngx_http_iap_guard_store_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_iap_guard_breaker_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_iap_guard_ticket_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_http_iap_guard_ctx_t *ngx_http_iap_guard_decided(
     ngx_http_request_t *r);
@@ -43,6 +45,9 @@ static ngx_http_variable_t  ngx_http_iap_guard_variables[] = {
 
     { ngx_string("iap_guard_breaker"), NULL,
       ngx_http_iap_guard_breaker_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("iap_guard_ticket"), NULL,
+      ngx_http_iap_guard_ticket_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -200,6 +205,25 @@ ngx_http_iap_guard_breaker_variable(ngx_http_request_t *r,
 
     name = ngx_iap_breaker_state_name(ctx->call.state);
     ngx_http_iap_guard_set_value(v, (u_char *) name, ngx_strlen(name));
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ticket_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    ctx = ngx_http_iap_guard_get_ctx(r->main);
+
+    if (ctx == NULL || ctx->queue == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    ngx_http_iap_guard_set_value(v, ctx->ticket, IAP_TICKET_LEN);
 
     return NGX_OK;
 }

@@ -9,7 +9,7 @@ DEBIAN_NGINX_SRC=/usr/share/nginx/src
 MODULE_CFLAGS="-O2 -g -Wall -Wextra -fstack-protector-strong"
 ASAN_CFLAGS="-O1 -g -Wall -Wextra -fsanitize=address -fno-omit-frame-pointer"
 
-# what the suites need; threads are for parts to come
+# what the suites need
 
 SOURCE_FLAGS=(--with-compat --with-debug --with-threads
     --with-http_ssl_module --with-http_v2_module --with-http_realip_module

@@ -24,6 +24,8 @@ command:make                            make                c
 header:openssl/evp.h                    libssl-dev          c
 header:jansson.h                        libjansson-dev      nginx tree
 header:hiredis/hiredis.h                libhiredis-dev      nginx tree
+header:sqlite3.h                        libsqlite3-dev      nginx tree
+header:curl/curl.h                      libcurl4-openssl-dev nginx tree
 header:pcre2.h                          libpcre2-dev        tree
 header:zlib.h                           zlib1g-dev          tree
 command:nginx                           nginx               nginx
@@ -33,6 +35,7 @@ command:curl                            curl                http
 command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
 command:ip                              iproute2            net
+command:python3                         python3             tests
 command:redis-server                    redis-server        redis
 command:redis-cli                       redis-tools         redis
 file:/usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua lua

@@ -6,7 +6,7 @@
 #
 # What a file of tests has said is in build/test/SUITE/FILE.log.
 
-ALL_SUITES="unit lint perl redis plain store asan hup http2 long load ends"
+ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 long load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -147,6 +147,9 @@ prepare() {
     case $suite in
         unit)
             locked build_unit "$@" ;;
+        ledger)
+            locked build_installed
+            locked build_ledger "$@" ;;
         asan | ends)
             locked build_asan ;;
         http2)
@@ -156,7 +159,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route)
+        link | route | curl | keeper)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -174,6 +177,29 @@ build_unit() {
         || die "the unit tests do not compile"
 }
 
+# the ledger's file by itself, with the headers of the installed nginx
+
+build_ledger() {
+    local programs
+    mapfile -t programs < <(ledger_programs "$@")
+
+    mkdir -p "$BUILD/ledger"
+    CFLAGS=-O2 ASAN_CFLAGS="-O1 -fsanitize=address,undefined \
+        -fno-sanitize-recover=undefined -fno-omit-frame-pointer" \
+        make -s -j "$JOBS" -f t/build/ledger.mk OUT="$BUILD/ledger" \
+             NGX="$BUILD/dynamic" "${programs[@]}" \
+        || die "the tests of the ledger do not compile"
+}
+
+ledger_programs() {
+    local file
+
+    for file in "$@"; do
+        echo "$BUILD/ledger/$(basename "$file" .c)"
+    done
+}
+
+
 unit_programs() {
     local file
 
@@ -188,6 +214,14 @@ suite_unit() {
     mapfile -t programs < <(unit_programs "$@")
 
     run_suite unit "$JOBS" '' "${programs[@]}"
+}
+
+
+suite_ledger() {
+    local programs
+    mapfile -t programs < <(ledger_programs "$@")
+
+    run_suite ledger 1 '' "${programs[@]}"
 }
 
 
@@ -229,6 +263,24 @@ suite_route() {
     SUITE_ENV=()
     run_suite route 1 perl "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/route/out"
+}
+
+
+# Calls through libcurl, likewise
+
+suite_curl() {
+    SUITE_ENV=()
+    run_suite curl 1 perl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/curl/out"
+}
+
+
+# The keeper of the ledger's file, likewise
+
+suite_keeper() {
+    SUITE_ENV=()
+    run_suite keeper 1 perl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/keeper/out"
 }
 
 
@@ -402,11 +454,14 @@ files_of() {
                 ! grep -q "$BESIDE" "$file" || echo "$file" ;;
             load:t/load/*.pl)
                 grep -q "$BESIDE" "$file" || echo "$file" ;;
+            ledger:t/ledger/ledger_*.c) echo "$file" ;;
             ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
+            curl:t/curl/run)        echo "$file" ;;
+            keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -432,8 +487,9 @@ files_of() {
 run_suites() {
     local suite files named=$# failed=0
 
-    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run t/redis/route/run
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
+                              t/load/*.pl t/redis/*.pl t/redis/link/run \
+                              t/redis/route/run t/curl/run t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

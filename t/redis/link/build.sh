@@ -9,6 +9,7 @@ set -euo pipefail
 nginx=$1
 build=$2
 addon=$(cd "${3:-$(dirname "$0")}" && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 
 if [ ! -e "$build/configure" ]; then
     mkdir -p "$build"
@@ -22,7 +23,7 @@ cd "$build"
 stale() {
     local path
 
-    for path in "$addon/config" "$addon"/../../../src/{core,event}; do
+    for path in "$addon/config" "$root"/src/{core,event}; do
         [ objs/Makefile -nt "$path" ] || return 0
     done
 
@@ -31,7 +32,7 @@ stale() {
 
 if stale; then
     ASAN_OPTIONS=detect_leaks=0 ./configure --builddir=objs \
-        --without-http --without-pcre --with-debug \
+        --without-http --without-pcre --with-debug --with-threads \
         --with-poll_module --with-select_module \
         --with-cc-opt="-O1 -g -Wall -Wextra -fsanitize=address \
                        -fno-omit-frame-pointer -DNGX_DEBUG_PALLOC=1" \

@@ -1,0 +1,58 @@
+/*
+ * The ledger in Redis or Valkey, shared by all machines; and the file as its
+ * spool.
+ *
+ * All keys of a queue have one slot ("PREFIX:{q:NAME}:..."), and each operation
+ * is one call of one script (lua/queue_*.lua), so that it is carried out whole
+ * or not at all, in a Cluster, too.  It has a link of its own: what WAIT and
+ * WAITAOF hold up are no decisions.
+ *
+ * What is put is durable when the server says so, by `durability=`:
+ *
+ *     aof      WAITAOF 1 0 (Redis 7.2 and later), or "appendfsync always", as
+ *              CONFIG GET tells where that is allowed
+ *     replica  WAIT 1
+ *     memory   once the script has run
+ *
+ * What the server can do is looked at after each connect.  Less than what is
+ * asked for, an error, a time-out or no connection: the request goes to the
+ * file, whose commit then is what is answered.  It may be in both: it has the
+ * same ticket and key, and is verified once or twice, never told of by two ids.
+ *
+ * Why no Stream with a consumer group: it knows neither delays nor turns of
+ * users.  A sorted set of what is due, a list of entries per user and a ring of
+ * users do, and the count of leases that a group keeps is a field here.
+ *
+ * While the file has entries pending and Redis answers, they are moved, the
+ * oldest first, NGX_IAP_LEDGER_BATCH at a time: put into Redis, then marked as
+ * moved in the file.  What crashes in between is put once more, and found.  An
+ * entry whose key Redis has under another ticket becomes an alias: both tickets
+ * tell of the same.  A put whose key is pending in the file goes to the file.
+ */
+
+#ifndef NGX_IAP_SHARED_LEDGER_H
+#define NGX_IAP_SHARED_LEDGER_H
+
+#include "ngx_iap_ledger.h"
+#include "ngx_iap_redis.h"
+
+
+typedef enum {
+    NGX_IAP_DURABILITY_AOF = 0,
+    NGX_IAP_DURABILITY_REPLICA,
+    NGX_IAP_DURABILITY_MEMORY
+} ngx_iap_durability_e;
+
+
+/*
+ * One per worker, where there is a Redis.  file: the spool, which it owns from
+ * now on.  queues: ngx_iap_queue_t *, for what is spooled.  NULL after logging,
+ * and the file is the caller's still.
+ */
+
+ngx_iap_ledger_t *ngx_iap_shared_ledger_create(ngx_iap_redis_conf_t *redis,
+    ngx_iap_durability_e durability, ngx_iap_ledger_t *file,
+    ngx_array_t *queues, ngx_iap_zone_t *zone, ngx_log_t *log);
+
+
+#endif /* NGX_IAP_SHARED_LEDGER_H */

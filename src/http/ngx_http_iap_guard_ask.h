@@ -1,0 +1,34 @@
+/*
+ * Questions of content handlers to the ledger.
+ */
+
+#ifndef NGX_HTTP_IAP_GUARD_ASK_H
+#define NGX_HTTP_IAP_GUARD_ASK_H
+
+#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_api.h"
+
+
+/*
+ * What the client gets, from an operation that was carried out, with
+ * NGX_IAP_LEDGER_OK or _NONE; the operation is freed afterwards.  *status is
+ * 200 unless it says something else.  NULL: no memory.
+ */
+
+typedef json_t *(*ngx_http_iap_guard_answer_pt)(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+
+/* an operation on a queue, whose name is copied behind it and goes into
+   *name; NULL after logging */
+
+void *ngx_http_iap_guard_ask_op(ngx_http_iap_guard_queue_t *queue,
+    ngx_iap_ledger_kind_e kind, size_t size, ngx_str_t *name);
+
+/* asks, and returns what a content handler is to return.  op NULL: no memory.
+   If the ledger can't tell, the client gets 503 and when to come back. */
+
+ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_answer_pt answer);
+
+
+#endif /* NGX_HTTP_IAP_GUARD_ASK_H */

@@ -1,0 +1,84 @@
+/*
+ * What a worker has of the queues: its ledger, libcurl and a drain, which
+ * tries to be the machine's.
+ */
+
+#include "ngx_http_iap_guard_queue.h"
+
+
+/* transfers of all queues at once; concurrency= limits each of them */
+#define NGX_HTTP_IAP_GUARD_TRANSFERS  1024
+
+
+ngx_iap_ledger_t *
+ngx_http_iap_guard_queue_ledger(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_http_iap_guard_ledger_t  *ledger;
+
+    ledger = imcf->ledger;
+
+    if (ledger->ledger == NULL) {
+        ledger->ledger = ngx_iap_file_create(&ledger->file, imcf->zone,
+                                             ngx_cycle->log);
+    }
+
+    return ledger->ledger;
+}
+
+
+void
+ngx_http_iap_guard_queue_init_process(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_str_t                     none = ngx_null_string;
+    ngx_http_iap_guard_ledger_t  *ledger;
+
+    ledger = imcf->ledger;
+
+    if (ledger == NULL
+        || imcf->queues.nelts == 0
+        || ngx_http_iap_guard_queue_ledger(imcf) == NULL)
+    {
+        return;
+    }
+
+    ledger->curl = ngx_iap_curl_create(ledger->file.pool,
+                                       NGX_HTTP_IAP_GUARD_TRANSFERS, &none,
+                                       ngx_cycle->log);
+
+    if (ledger->curl != NULL) {
+        ledger->drain = ngx_iap_drain_create(&imcf->queues, ledger->ledger,
+                                             ledger->curl, imcf->zone,
+                                             &ledger->file.drain,
+                                             ngx_cycle->log);
+    }
+}
+
+
+void
+ngx_http_iap_guard_queue_exit_process(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_http_iap_guard_ledger_t  *ledger;
+
+    ledger = imcf->ledger;
+
+    if (ledger == NULL) {
+        return;
+    }
+
+    /* the drain hands back what it has leased: the ledger ends last */
+
+    if (ledger->drain != NULL) {
+        ngx_iap_drain_destroy(ledger->drain);
+        ledger->drain = NULL;
+    }
+
+    if (ledger->curl != NULL) {
+        ngx_iap_curl_destroy(ledger->curl);
+        ledger->curl = NULL;
+    }
+
+    if (ledger->ledger != NULL) {
+        ngx_iap_ledger_destroy(ledger->ledger);
+        ledger->ledger = NULL;
+    }
+}
