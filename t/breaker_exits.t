@@ -530,3 +530,20 @@ GET /t
 --- wait: 0.2
 --- outcomes: success=1
 --- outcomes_c: retry=1
+
+
+
+=== TEST 24: whoever is cut may ask again on the same connection
+--- b: mode=forced-open
+--- no_http2
+--- init
+main::http_raw("POST /b/200 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody"
+               . "POST /b/200 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked"
+               . "\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+               . "GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    =~ m{^HTTP/1.1 503 .*\nHTTP/1.1 503 .*\nHTTP/1.1 200 .*page$}s
+    or die "not answered\n";
+--- request
+GET /api/breakers/b
+--- outcomes: cut=2
+--- state: open
