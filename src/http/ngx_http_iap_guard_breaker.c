@@ -17,6 +17,8 @@ static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
 static void ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_breaker_t *breaker);
+static ngx_uint_t ngx_http_iap_guard_breaker_spares(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call);
 static ngx_int_t ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
     iap_ticks_t wait);
@@ -177,6 +179,12 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     admission = ngx_iap_breaker_admit(&breaker->ref, &call->permit, &wait,
                                       &call->state, ngx_cycle->log);
 
+    if (admission == IAP_BREAKER_ADMITTED
+        && ngx_http_iap_guard_breaker_spares(r, call))
+    {
+        admission = IAP_BREAKER_CUT;
+    }
+
     if (admission != IAP_BREAKER_ADMITTED) {
         return ngx_http_iap_guard_breaker_cut(r, ctx, admission, wait);
     }
@@ -206,6 +214,38 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     /* with a fallback it is known in the end only what became of it */
 
     return ilcf->fallback ? NGX_DECLINED : ngx_http_iap_guard_let_by(ctx);
+}
+
+
+/* a probe is left to a queue that has something to ask: gives the permit
+   back */
+
+static ngx_uint_t
+ngx_http_iap_guard_breaker_spares(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call)
+{
+    iap_view_t                       no_rule = { NULL, 0 };
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (call->permit.lease == 0) {
+        return 0;
+    }
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    /* one that only observes cuts nothing */
+
+    if (!ngx_http_iap_guard_queue_probes(imcf, call->breaker)
+        || call->breaker->ref.shared->state.mode == IAP_BREAKER_OBSERVE)
+    {
+        return 0;
+    }
+
+    ngx_iap_breaker_end(&call->breaker->ref, &call->permit,
+                        NGX_IAP_OUTCOME_CUT, IAP_EFFECT_NONE, 0, 0, no_rule,
+                        ngx_cycle->log);
+
+    return 1;
 }
 
 

@@ -25,6 +25,7 @@ my %paths = IapGuard::Nginx->options;
 at_once();
 outage();
 short_outage();
+nothing_due();
 hold();
 users();
 done_testing;
@@ -118,6 +119,10 @@ sub outage {
     note sprintf '%6d %6d %6d', $_, $queued[$_], $table[$_] - $queued[$_]
         foreach 0 .. $#table;
 
+    my @first = grep { $_->{time} >= $up } $peers->calls('/verify');
+    is join(' ', map { $_->{id} =~ /^r/ ? 'queue' : 'live' } @first[0 .. 2]),
+       'queue queue queue', 'the probes are what was queued: no user waits';
+
     cmp_ok $queued[$probe] || 0, '<=', 4, 'it starts slowly';
     cmp_ok $queued[$probe + 1], '<=', 8, 'and is not fast in the next second';
     cmp_ok $queued[7], '>', 0.8 * RATE, 'at last it has its rate';
@@ -191,6 +196,47 @@ sub short_outage {
 
         $test->end;
     }
+
+    return;
+}
+
+
+# where nothing is queued, a live request is the probe
+
+sub nothing_due {
+    my $test = test(queue => 'attempts=9', server => 'location = /alone {
+        iap_guard          alone;
+        iap_guard_user     $http_x_user_id;
+        iap_guard_breaker  apple;
+        proxy_pass         PEERS/verify;
+    }');
+    my $peers = $test->peers;
+
+    # of a queue that has an entry, but for later
+
+    $test->configure(queue => $test->{queue} =~ s/retry_min=\S+/retry_min=2m/r
+                                             =~ s/retry_max=\S+/retry_max=2m/r);
+    $test->nginx->reload;
+    $test->put({ id => 'later', verify => ['http:503'] });
+    $test->nginx->wait_for(5, sub { $peers->count('/verify') == 1 });
+    sleep 0.2;
+
+    $peers->always('/verify', 'http:503');
+    $test->post('/alone', { id => "a$_" }) foreach 1 .. 6;
+    is $test->nginx->api_json('GET', 'breakers/apple')->{state}, 'open',
+       'a breaker opened by live requests';
+    $peers->always('/verify', undef);
+
+    my $begun = IapGuard::Loop::now();
+    ok $test->nginx->wait_for(6, sub {
+        $test->post('/alone', { id => 'b' });
+        $test->nginx->api_json('GET', 'breakers/apple')->{state} eq 'closed';
+    }), 'with nothing due in its queue it is closed by live ones';
+    cmp_ok IapGuard::Loop::now() - $begun, '<', 3,
+        sprintf 'after %.1f s', IapGuard::Loop::now() - $begun;
+    is $test->queue->{pending}, 1, 'while one waits for later';
+
+    $test->end;
 
     return;
 }

@@ -11,7 +11,8 @@ package IapGuard::DrainTest;
 #   my @hooks  = $test->hooks;                  # of { id, body, ... }, verified
 #   $test->nginx, $test->peers, $test->end;
 #
-# Further options are those of IapGuard::Nginx; `breaker` undef: there is none.
+# Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
+# "PEERS" in `server` is where the peers are.
 
 use strict;
 use warnings;
@@ -110,7 +111,7 @@ sub configure {
             iap_guard_ticket   receipts \$ticket;
         }
         location = /other { empty_gif; }
-        $self->{server}
+        @{[ $self->{server} =~ s/PEERS/$peers->url('')/ger ]}
 END
     return $self;
 }
