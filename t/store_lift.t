@@ -1,5 +1,7 @@
 # A ban is lifted where there is a store: what its segment has counted there
-# is forgotten before the answer comes, or the answer says that it is not.
+# is forgotten before the answer comes, or the answer says that it is not.  And
+# what is made or lifted stands in the log of bans by then, or the answer says
+# that it does not.
 
 use strict;
 use warnings;
@@ -10,6 +12,7 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 use lib 't/lib';
+use IapGuard::FakeRedis;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::RedisProxy;
@@ -113,6 +116,17 @@ sub bans {
 
 sub lifting {
     my ($nginx, $path) = @_;
+    return calling($nginx, 'DELETE', $path || LIFT);
+}
+
+sub banning {
+    my ($nginx, $user) = @_;
+    return calling($nginx, 'POST', 'bans', '{"guard":"g","layer":"user","key":"'
+                                           . $user . '","seconds":600}');
+}
+
+sub calling {
+    my ($nginx, $method, $path, $body) = @_;
     my $loop = IapGuard::Loop->new;
     my $self = { loop => $loop, begun => IapGuard::Loop::now() };
 
@@ -120,7 +134,7 @@ sub lifting {
         loop => $loop, port => $nginx->port, connections => 1, timeout => 30);
 
     $self->{client}->request(
-        { method => 'DELETE', path => '/iap_guard/' . ($path || LIFT),
+        { method => $method, path => "/iap_guard/$path", body => $body,
           headers => { Authorization => 'Bearer ' . $nginx->token } },
         sub { $self->{answer} = shift;
               $self->{seconds} = IapGuard::Loop::now() - $self->{begun} });
@@ -254,7 +268,7 @@ subtest 'late: lifted here, and everywhere when the store has forgotten' => sub 
     $proxy->hold('forget');
 
     my $lifting = lifting($one);
-    is answer_of($lifting), '202 {"lifted":1,"forgotten":false}', 'it says so';
+    is answer_of($lifting), '200 {"lifted":1,"forgotten":false}', 'it says so';
     cmp_ok $lifting->{seconds}, '>=', 0.29, 'not before it is late';
     cmp_ok $lifting->{seconds}, '<', 1.3, 'nor much later';
     is bans($one), '', 'it is lifted here';
@@ -290,7 +304,7 @@ subtest 'late: who bans by hand meanwhile has the last word' => sub {
     ok waits_for(WITHIN, sub { bans($two) eq PREFIX . ' mallory' }), 'banned';
 
     $proxy->hold('forget');
-    is lift($one, 'bans?guard=g'), '202 {"lifted":2,"forgotten":false}',
+    is lift($one, 'bans?guard=g'), '200 {"lifted":2,"forgotten":false}',
         'all are lifted, late';
     $one->ban('g', 'segment', PREFIX, 600);
     $one->ban('g', 'user', 'eve', 600);
@@ -314,7 +328,7 @@ subtest 'a store that hangs, and one that is away' => sub {
 
     ban_it($nginx);
     $redis->freeze;
-    is lift($nginx), '202 {"lifted":1,"forgotten":false}', 'it hangs';
+    is lift($nginx), '200 {"lifted":1,"forgotten":false}', 'it hangs';
     is newcomer($nginx), '200', 'lifted all the same';
     is bans($nginx), '', 'it is not banned again';
     $redis->thaw;
@@ -331,7 +345,7 @@ subtest 'a store that hangs, and one that is away' => sub {
     my ($key) = grep { /:segment/ } split / /, keys_of($redis);
     $redis->kill;
     ok down($nginx, 1), 'it is down' if newcomers_fail($nginx);
-    is lift($nginx), '202 {"lifted":1,"forgotten":false}', 'it is away';
+    is lift($nginx), '200 {"lifted":1,"forgotten":false}', 'it is away';
     $redis->start;
     $redis->command('ZADD', $key, 1, 'x');
     ok waits_for(5, sub { !$redis->command('EXISTS', $key) }),
@@ -345,7 +359,7 @@ subtest 'a store that hangs, and one that is away' => sub {
 
 sub newcomers_fail {
     my ($nginx) = @_;
-    newcomer($nginx, ip => '10.9.9.9') foreach 1 .. 40;
+    newcomer($nginx, ip => "10.9.$_.9") foreach 1 .. 40;
     return 1;
 }
 
@@ -474,7 +488,7 @@ subtest 'a store that refuses to forget' => sub {
     ok waits_for(WITHIN, sub { bans($two) eq PREFIX }), 'banned on both';
 
     $redis->command(qw(ACL SETUSER default -del));
-    is lift($one), '202 {"lifted":1,"forgotten":false}', 'it says so';
+    is lift($one), '200 {"lifted":1,"forgotten":false}', 'it says so';
     sleep 1.5;
     is bans($two), PREFIX, 'the other machine is not told';
     ok waits_for(10, sub { $one->log_lines(
@@ -490,6 +504,116 @@ subtest 'a store that refuses to forget' => sub {
     is crowd($one), all_pass(), 'and all who come pass';
 
     ends_well($_) foreach $one, $two;
+};
+
+
+subtest 'a change stands in the log when it is answered' => sub {
+    my $redis = redis();
+    my $proxy = IapGuard::RedisProxy->new($redis);
+    my $one = machine($redis, $proxy->node . ' timeout=5s');
+    my $two = machine($redis, 'timeout=5s');
+
+    $proxy->hold('ban');
+    my $banning = banning($one, 'mallory');
+    ok waits_for(5, sub { $proxy->held('ban') == 1 }), 'a ban is to be logged';
+    run_for($banning, 0.3);
+    ok !$banning->{answer}, 'no answer';
+    is told($one->get('/bucket?u=mallory')), '429 ban',
+        'but it is in force here';
+    $proxy->release;
+    like answer_of($banning), qr/^201 .*"seconds":\d+\}$/, 'then it answers';
+
+    # so what another machine is told next comes later
+
+    like lift($two, 'bans?key=mallory'), qr/^200 \{"lifted":[01]\}$/,
+        'lifted on the other machine';
+    ok waits_for(WITHIN, sub { bans($one) eq '' }), 'and here';
+    sleep 0.6;
+    is bans($one) . bans($two), '', 'for good';
+
+    $proxy->hold('ban');
+    my $lifting = lifting($one, 'bans?key=mallory');
+    ok waits_for(5, sub { $proxy->held('ban') == 1 }), 'a lift is to be logged';
+    run_for($lifting, 0.3);
+    ok !$lifting->{answer}, 'no answer';
+    $proxy->release;
+    is answer_of($lifting), '200 {"lifted":0}', 'then it answers';
+
+    # the client may leave
+
+    my ($socket) = connections($one);
+    $proxy->hold('ban');
+    send_on($socket, $one, 'DELETE', '/iap_guard/bans?key=eve');
+    ok waits_for(5, sub { $proxy->held('ban') == 1 }), 'one more';
+    close $socket;
+    ok waits_for(5, sub { slurp($one->file('access.log'))
+                          =~ /^DELETE 499$/m }), 'whose client leaves';
+    $proxy->release;
+
+    ends_well($_) foreach $one, $two;
+};
+
+
+subtest 'a change that cannot be logged in time' => sub {
+    my $redis = redis();
+    my $proxy = IapGuard::RedisProxy->new($redis);
+    my $one = machine($redis, $proxy->node . ' timeout=300ms');
+    my $two = machine($redis, 'timeout=5s');
+
+    $proxy->hold('ban');
+
+    my $banning = banning($one, 'mallory');
+    like answer_of($banning), qr/^201 .*"key":"mallory",.*"shared":false\}$/,
+        'a ban says so';
+    cmp_ok $banning->{seconds}, '>=', 0.29, 'not before it is late';
+    cmp_ok $banning->{seconds}, '<', 1.3, 'nor much later';
+    is lift($one, 'bans?key=eve'), '200 {"lifted":0,"shared":false}',
+        'so does a lift';
+    $proxy->release;
+    ok waits_for(5, sub { bans($two) eq 'mallory' }), 'they come later';
+
+    # where the store is known to be away nobody waits
+
+    $redis->kill;
+    ok waits_for(10, sub { newcomers_fail($one);
+                           !$one->metrics->{iap_guard_store_up} }), 'away';
+
+    my $waited = 0;
+
+    foreach my $i (1 .. 20) {
+        $banning = banning($one, "u$i");
+        like answer_of($banning), qr/^201 .*"shared":false\}$/, 'it says so';
+        $waited += $banning->{seconds};
+    }
+
+    cmp_ok $waited, '<', 3, 'and soon';
+    $redis->start;
+    ok waits_for(10, sub { scalar(split / /, bans($two)) == 21 }),
+        'they come later';
+
+    ends_well($_) foreach $one, $two;
+};
+
+
+# Sentinels that do not answer, one after the other, have a time-out each.
+
+subtest 'a store that is still being looked for' => sub {
+    my @sentinels = map { IapGuard::FakeRedis->new(port => 0)->start } 1 .. 4;
+    $_->behave('*', hang => 1) foreach @sentinels;
+
+    my $nginx = machine(undef, join(' ', map { 'redis://' . $_->node }
+                                         @sentinels)
+                        . ' mode=sentinel master=m timeout=1s');
+
+    my $banning = banning($nginx, 'mallory');
+    my $lifting = lifting($nginx);
+
+    like answer_of($banning), qr/^201 .*"shared":false\}$/, 'a ban';
+    cmp_ok $banning->{seconds}, '<', 1.8, 'has its own time-out';
+    is answer_of($lifting), '200 {"lifted":0,"forgotten":false}', 'a lift';
+    cmp_ok $lifting->{seconds}, '<', 1.8, 'as well';
+
+    ends_well($nginx);
 };
 
 

@@ -13,6 +13,17 @@ typedef struct {
 } ngx_http_iap_guard_ban_list_t;
 
 
+/* a ban that was made here; its answer waits until it stands in the log, so
+   that it comes before what is changed next; in the request's pool */
+
+typedef struct {
+    ngx_http_iap_guard_api_wait_t   wait;
+    ngx_iap_ban_log_wait_t          log_wait;
+    ngx_uint_t                      status;
+    json_t                         *json;       /* the answer's */
+} ngx_http_iap_guard_ban_made_t;
+
+
 static ngx_int_t ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban,
     void *data);
 static ngx_iap_slot_layer_t *ngx_http_iap_guard_ban_layer(
@@ -26,6 +37,15 @@ static ngx_int_t ngx_http_iap_guard_ban_put(
     ngx_str_t *shown);
 static json_t *ngx_http_iap_guard_ban_json(ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key, uint64_t seconds);
+static ngx_int_t ngx_http_iap_guard_ban_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf);
+static ngx_int_t ngx_http_iap_guard_ban_share(ngx_http_request_t *r,
+    ngx_uint_t status, json_t *json);
+static void ngx_http_iap_guard_ban_logged(void *data,
+    ngx_iap_ban_log_told_e told);
+static ngx_int_t ngx_http_iap_guard_ban_answer(ngx_http_request_t *r,
+    void *data);
+static void ngx_http_iap_guard_ban_forsaken(void *data);
 static ngx_uint_t ngx_http_iap_guard_ban_field(json_t *body,
     const char *name, ngx_str_t *value);
 
@@ -126,9 +146,11 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
     ngx_uint_t seconds)
 {
+    json_t                          *json;
     u_char                           buf[IAP_KEY_TEXT_MAX];
     ngx_int_t                        rc;
     ngx_str_t                        shown;
+    ngx_uint_t                       status;
     ngx_iap_slot_layer_t            *slot_layer;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
@@ -156,26 +178,126 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_zone_full(imcf->zone, r->connection->log);
-
-        return ngx_http_iap_guard_api_error(r, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                            "unavailable",
-                                            "the zone has no room for more "
-                                            "bans");
+        return ngx_http_iap_guard_ban_no_room(r, imcf);
     }
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "iap_guard \"%V\" bans %V in layer \"%V\" for %ui seconds "
                   "through the API", &guard->name, &shown, layer, seconds);
 
+    status = rc == NGX_OK ? NGX_HTTP_CREATED : NGX_HTTP_OK;
+    json = ngx_http_iap_guard_ban_json(&guard->name, layer, &shown, seconds);
+
+    if (imcf->redis_conf == NULL || json == NULL) {
+        return ngx_http_iap_guard_api_json(r, status, json);
+    }
+
+    (void) ngx_http_iap_guard_store(imcf);
+
     if (imcf->ban_log != NULL) {
         ngx_iap_ban_log_made(imcf->ban_log, &guard->name, layer, &shown);
     }
 
-    return ngx_http_iap_guard_api_json(r, rc == NGX_OK ? NGX_HTTP_CREATED
-                                                       : NGX_HTTP_OK,
-                       ngx_http_iap_guard_ban_json(&guard->name, layer,
-                                                   &shown, seconds));
+    return ngx_http_iap_guard_ban_share(r, status, json);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_iap_zone_full(imcf->zone, r->connection->log);
+
+    return ngx_http_iap_guard_api_error(r, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                        "unavailable", "the zone has no room "
+                                        "for more bans");
+}
+
+
+/* what the ban log was given is waited for, and json is the answer */
+
+static ngx_int_t
+ngx_http_iap_guard_ban_share(ngx_http_request_t *r, ngx_uint_t status,
+    json_t *json)
+{
+    ngx_int_t                        rc;
+    ngx_http_iap_guard_ban_made_t   *made;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    made = ngx_pcalloc(r->pool, sizeof(ngx_http_iap_guard_ban_made_t));
+    if (made == NULL) {
+        json_decref(json);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    made->status = status;
+    made->json = json;
+
+    made->wait.answer = ngx_http_iap_guard_ban_answer;
+    made->wait.forsaken = ngx_http_iap_guard_ban_forsaken;
+    made->wait.data = made;
+
+    made->log_wait.handler = ngx_http_iap_guard_ban_logged;
+    made->log_wait.data = made;
+
+    rc = imcf->ban_log ? ngx_iap_ban_log_wait(imcf->ban_log, &made->log_wait)
+                       : NGX_DECLINED;
+
+    if (rc == NGX_AGAIN) {
+        rc = ngx_http_iap_guard_api_wait(r, &made->wait);
+
+        if (rc != NGX_AGAIN) {
+            ngx_http_iap_guard_ban_forsaken(made);
+        }
+
+        return rc;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_iap_guard_ban_logged(made, NGX_IAP_BAN_LOG_LATE);
+    }
+
+    return ngx_http_iap_guard_ban_answer(r, made);
+}
+
+
+static void
+ngx_http_iap_guard_ban_logged(void *data, ngx_iap_ban_log_told_e told)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    if (told == NGX_IAP_BAN_LOG_GONE) {
+        ngx_http_iap_guard_api_leave(&made->wait);
+        ngx_http_iap_guard_ban_forsaken(made);
+        return;
+    }
+
+    if (told == NGX_IAP_BAN_LOG_LATE) {
+        (void) json_object_set_new(made->json, "shared", json_false());
+    }
+
+    ngx_http_iap_guard_api_wake(&made->wait);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_answer(ngx_http_request_t *r, void *data)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    return ngx_http_iap_guard_api_json(r, made->status, made->json);
+}
+
+
+static void
+ngx_http_iap_guard_ban_forsaken(void *data)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    ngx_iap_ban_log_cancel(&made->log_wait);
+    json_decref(made->json);
 }
 
 

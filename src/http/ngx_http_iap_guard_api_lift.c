@@ -1,11 +1,12 @@
 /*
  * API: bans are lifted.
  *
- *     find the segments -> have them forgotten -> lift -> tell the others
+ *     find the segments -> have them forgotten -> lift -> log -> answer
  *
  * In this order: a segment that is still full bans again with its next new
- * user, on any machine, and that ban would be later than the lift.  So the
- * answer waits for the store, and bans hold until then.
+ * user, on any machine, and that ban would be later in the log of bans than
+ * the lift.  So bans hold until the store has forgotten, and what is changed
+ * once the answer is there comes later in the log.
  *
  * If the store is late the bans are lifted without it, and the answer says
  * that; the store goes on being asked.  Once it has forgotten, they are
@@ -13,7 +14,8 @@
  * but not those that somebody has made by hand, who has the last word.
  *
  * The lift is on the heap, for it is done also if the client leaves.  It is
- * freed when its forget has ended, and nobody waits.
+ * freed when neither the store nor the log is to tell any more, and nobody
+ * waits.
  */
 
 #include "ngx_http_iap_guard_api.h"
@@ -30,11 +32,10 @@ typedef struct {
 
 typedef struct {
     ngx_http_iap_guard_main_conf_t  *imcf;
-    ngx_http_request_t              *request;   /* NULL: nobody waits */
-    ngx_http_cleanup_t              *cleanup;   /* the request's */
-    ngx_event_t                      wake;      /* posted: answers */
+    ngx_http_iap_guard_api_wait_t    wait;      /* the request */
     ngx_iap_forget_t                *forget;    /* NULL: the store has nothing
                                                    to forget */
+    ngx_iap_ban_log_wait_t           log_wait;
     ngx_iap_ban_filter_t             filter;    /* texts are the lift's */
     iap_key_t                        identity;  /* filter.key, if it is one */
     ngx_str_t                        client;
@@ -44,6 +45,7 @@ typedef struct {
     unsigned                         late:1;    /* was lifted without the
                                                    store */
     unsigned                         forgotten:1;
+    unsigned                         written:1; /* to the log */
     unsigned                         over:1;    /* no more will be told */
 } ngx_http_iap_guard_lift_t;
 
@@ -59,21 +61,22 @@ static ngx_int_t ngx_http_iap_guard_lift_segments(
 static void ngx_http_iap_guard_lift_prefix(ngx_http_iap_guard_lift_t *lift);
 static ngx_int_t ngx_http_iap_guard_lift_found(ngx_iap_ban_info_t *ban,
     void *data);
-static ngx_int_t ngx_http_iap_guard_lift_wait(ngx_http_request_t *r,
-    ngx_http_iap_guard_lift_t *lift);
 static void ngx_http_iap_guard_lift_told(void *data,
     ngx_iap_forget_told_e told);
+static ngx_int_t ngx_http_iap_guard_lift_log(
+    ngx_http_iap_guard_lift_t *lift);
+static void ngx_http_iap_guard_lift_logged(void *data,
+    ngx_iap_ban_log_told_e told);
+static void ngx_http_iap_guard_lift_over(ngx_http_iap_guard_lift_t *lift);
 static void ngx_http_iap_guard_lift_bans(ngx_http_iap_guard_lift_t *lift);
 static ngx_int_t ngx_http_iap_guard_lift_ban(ngx_iap_ban_info_t *ban,
     void *data);
 static void ngx_http_iap_guard_lift_tell(ngx_http_iap_guard_lift_t *lift);
 static ngx_int_t ngx_http_iap_guard_lift_tell_kept(ngx_iap_ban_info_t *ban,
     void *data);
-static void ngx_http_iap_guard_lift_wake_handler(ngx_event_t *ev);
 static ngx_int_t ngx_http_iap_guard_lift_answer(ngx_http_request_t *r,
-    ngx_http_iap_guard_lift_t *lift);
-static void ngx_http_iap_guard_lift_forsake(void *data);
-static void ngx_http_iap_guard_lift_leave(ngx_http_iap_guard_lift_t *lift);
+    void *data);
+static void ngx_http_iap_guard_lift_forsaken(void *data);
 
 
 ngx_int_t
@@ -108,21 +111,26 @@ ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (lift->forget != NULL) {
-        return ngx_http_iap_guard_lift_wait(r, lift);
+    rc = ngx_http_iap_guard_api_wait(r, &lift->wait);
+
+    if (rc != NGX_AGAIN) {
+
+        if (lift->forget != NULL) {
+            ngx_iap_forget_free(lift->forget);
+        }
+
+        ngx_free(lift);
+        return rc;
     }
 
-    lift->forgotten = 1;
-    lift->log = r->connection->log;
+    if (lift->forget != NULL) {
+        ngx_iap_forget_start(lift->forget);
+        return NGX_AGAIN;
+    }
 
-    ngx_http_iap_guard_lift_bans(lift);
-    ngx_http_iap_guard_lift_tell(lift);
+    ngx_http_iap_guard_lift_told(lift, NGX_IAP_FORGET_DONE);
 
-    rc = ngx_http_iap_guard_lift_answer(r, lift);
-
-    ngx_free(lift);
-
-    return rc;
+    return NGX_AGAIN;
 }
 
 
@@ -210,9 +218,12 @@ ngx_http_iap_guard_lift_create(ngx_http_request_t *r,
     lift->client.len = client->len;
     ngx_memcpy(p, client->data, client->len);
 
-    lift->wake.handler = ngx_http_iap_guard_lift_wake_handler;
-    lift->wake.data = lift;
-    lift->wake.log = ngx_cycle->log;
+    lift->wait.answer = ngx_http_iap_guard_lift_answer;
+    lift->wait.forsaken = ngx_http_iap_guard_lift_forsaken;
+    lift->wait.data = lift;
+
+    lift->log_wait.handler = ngx_http_iap_guard_lift_logged;
+    lift->log_wait.data = lift;
 
     lift->imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
@@ -341,45 +352,6 @@ ngx_http_iap_guard_lift_found(ngx_iap_ban_info_t *ban, void *data)
 }
 
 
-static ngx_int_t
-ngx_http_iap_guard_lift_wait(ngx_http_request_t *r,
-    ngx_http_iap_guard_lift_t *lift)
-{
-    ngx_event_t  *rev;
-
-    lift->cleanup = ngx_http_cleanup_add(r, 0);
-    if (lift->cleanup == NULL) {
-        ngx_iap_forget_free(lift->forget);
-        ngx_free(lift);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    rev = r->connection->read;
-
-    /* a client that goes away meanwhile is noticed */
-
-    if (rev->ready) {
-        ngx_post_event(rev, &ngx_posted_events);
-
-    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        ngx_iap_forget_free(lift->forget);
-        ngx_free(lift);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    lift->request = r;
-    lift->cleanup->handler = ngx_http_iap_guard_lift_forsake;
-    lift->cleanup->data = lift;
-
-    ngx_iap_forget_start(lift->forget);
-
-    return NGX_AGAIN;
-}
-
-
 static void
 ngx_http_iap_guard_lift_told(void *data, ngx_iap_forget_told_e told)
 {
@@ -387,9 +359,9 @@ ngx_http_iap_guard_lift_told(void *data, ngx_iap_forget_told_e told)
 
     lift->log = ngx_cycle->log;
 
-    if (lift->request != NULL) {
-        lift->log = lift->request->connection->log;
-        ngx_http_set_log_request(lift->log, lift->request);
+    if (lift->wait.request != NULL) {
+        lift->log = lift->wait.request->connection->log;
+        ngx_http_set_log_request(lift->log, lift->wait.request);
     }
 
     switch (told) {
@@ -397,40 +369,89 @@ ngx_http_iap_guard_lift_told(void *data, ngx_iap_forget_told_e told)
     case NGX_IAP_FORGET_LATE:
         lift->late = 1;
         ngx_http_iap_guard_lift_bans(lift);
-        break;
+        ngx_http_iap_guard_api_wake(&lift->wait);
+        return;
 
     case NGX_IAP_FORGET_DONE:
         lift->forgotten = 1;
-        lift->over = 1;
         lift->filter.keeps = lift->late;
         ngx_http_iap_guard_lift_bans(lift);
         ngx_http_iap_guard_lift_tell(lift);
+
+        if (ngx_http_iap_guard_lift_log(lift) == NGX_AGAIN) {
+            return;
+        }
+
         break;
 
     case NGX_IAP_FORGET_LOST:
-        lift->over = 1;
         lift->filter.keeps = 1;
         ngx_http_iap_guard_lift_tell(lift);
         break;
 
     default: /* NGX_IAP_FORGET_GONE */
-        lift->over = 1;
-        ngx_http_iap_guard_lift_leave(lift);
+        ngx_http_iap_guard_api_leave(&lift->wait);
         break;
     }
 
-    if (lift->request != NULL) {
+    ngx_http_iap_guard_lift_over(lift);
+}
 
-        if (!lift->wake.posted) {
-            ngx_post_event(&lift->wake, &ngx_posted_events);
-        }
 
+/* NGX_AGAIN: somebody waits until it is written */
+
+static ngx_int_t
+ngx_http_iap_guard_lift_log(ngx_http_iap_guard_lift_t *lift)
+{
+    ngx_int_t  rc;
+
+    if (lift->imcf->redis_conf == NULL) {
+        lift->written = 1;
+        return NGX_OK;
+    }
+
+    if (lift->wait.request == NULL || lift->late
+        || lift->imcf->ban_log == NULL)
+    {
+        return NGX_OK;
+    }
+
+    rc = ngx_iap_ban_log_wait(lift->imcf->ban_log, &lift->log_wait);
+
+    lift->written = (rc == NGX_OK);
+
+    return rc;
+}
+
+
+static void
+ngx_http_iap_guard_lift_logged(void *data, ngx_iap_ban_log_told_e told)
+{
+    ngx_http_iap_guard_lift_t *lift = data;
+
+    lift->written = (told == NGX_IAP_BAN_LOG_WRITTEN);
+
+    if (told == NGX_IAP_BAN_LOG_GONE) {
+        ngx_http_iap_guard_api_leave(&lift->wait);
+    }
+
+    ngx_http_iap_guard_lift_over(lift);
+}
+
+
+/* no more will be told */
+
+static void
+ngx_http_iap_guard_lift_over(ngx_http_iap_guard_lift_t *lift)
+{
+    lift->over = 1;
+
+    if (lift->wait.request == NULL) {
+        ngx_free(lift);
         return;
     }
 
-    if (lift->over) {
-        ngx_free(lift);
-    }
+    ngx_http_iap_guard_api_wake(&lift->wait);
 }
 
 
@@ -534,86 +555,41 @@ ngx_http_iap_guard_lift_tell_kept(ngx_iap_ban_info_t *ban, void *data)
 }
 
 
-static void
-ngx_http_iap_guard_lift_wake_handler(ngx_event_t *ev)
-{
-    ngx_int_t                   rc;
-    ngx_connection_t           *c;
-    ngx_http_request_t         *r;
-    ngx_http_iap_guard_lift_t  *lift;
-
-    lift = ev->data;
-    r = lift->request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    ngx_http_iap_guard_lift_leave(lift);
-
-    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
-
-    if (ngx_handle_read_event(c->read, 0) == NGX_OK) {
-        r->read_event_handler = ngx_http_block_reading;
-        rc = ngx_http_iap_guard_lift_answer(r, lift);
-    }
-
-    if (lift->over) {
-        ngx_free(lift);
-    }
-
-    ngx_http_finalize_request(r, rc);
-
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
-}
-
-
 static ngx_int_t
-ngx_http_iap_guard_lift_answer(ngx_http_request_t *r,
-    ngx_http_iap_guard_lift_t *lift)
-{
-    if (lift->forgotten) {
-        return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                              json_pack("{s:I}", "lifted",
-                                        (json_int_t) lift->lifted));
-    }
-
-    return ngx_http_iap_guard_api_json(r, NGX_HTTP_ACCEPTED,
-                              json_pack("{s:I, s:b}", "lifted",
-                                        (json_int_t) lift->lifted,
-                                        "forgotten", 0));
-}
-
-
-/* the request ends: called before its memory goes, if not long before */
-
-static void
-ngx_http_iap_guard_lift_forsake(void *data)
+ngx_http_iap_guard_lift_answer(ngx_http_request_t *r, void *data)
 {
     ngx_http_iap_guard_lift_t *lift = data;
 
-    ngx_http_iap_guard_lift_leave(lift);
+    json_t  *json;
+
+    json = json_pack("{s:I}", "lifted", (json_int_t) lift->lifted);
+
+    if (!lift->forgotten) {
+        (void) json_object_set_new(json, "forgotten", json_false());
+
+    } else if (!lift->written) {
+        (void) json_object_set_new(json, "shared", json_false());
+    }
 
     if (lift->over) {
         ngx_free(lift);
     }
+
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK, json);
 }
 
 
-/* nobody waits any more */
-
 static void
-ngx_http_iap_guard_lift_leave(ngx_http_iap_guard_lift_t *lift)
+ngx_http_iap_guard_lift_forsaken(void *data)
 {
-    if (lift->request == NULL) {
-        return;
+    ngx_http_iap_guard_lift_t *lift = data;
+
+    if (lift->log_wait.ban_log != NULL) {
+        ngx_iap_ban_log_cancel(&lift->log_wait);
+        lift->over = 1;
     }
 
-    if (lift->wake.posted) {
-        ngx_delete_posted_event(&lift->wake);
+    if (lift->over) {
+        ngx_free(lift);
     }
-
-    lift->cleanup->handler = NULL;
-    lift->request = NULL;
 }
