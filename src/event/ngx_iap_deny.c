@@ -55,6 +55,14 @@ static iap_hash_t ngx_iap_deny_hash(ngx_iap_zone_t *zone,
 static iap_ticks_t ngx_iap_deny_longest(const iap_check_t *check);
 
 
+ngx_uint_t
+ngx_iap_denies(ngx_iap_zone_t *zone)
+{
+    return *(volatile iap_ticks_t *) &zone->head->denied_until
+           > ngx_iap_now();
+}
+
+
 ngx_int_t
 ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *checks, ngx_uint_t n)
@@ -66,10 +74,6 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_deny_keys_t  keys[IAP_CHECKS_MAX];
 
     now = ngx_iap_now();
-
-    if (*(volatile iap_ticks_t *) &zone->head->denied_until <= now) {
-        return -1;
-    }
 
     pardons = slot->pardons;
     segments = *(volatile iap_ticks_t *) &zone->head->segments_until > now;

@@ -24,11 +24,14 @@
 /* users of a segment that can be remembered */
 #define NGX_IAP_DENY_USERS_MAX  256
 
+/* whether anybody may be denied now */
+
+ngx_uint_t ngx_iap_denies(ngx_iap_zone_t *zone);
 
 /*
  * The first check whose key is denied: it becomes IAP_OUTCOME_REFUSED with
  * the wait that is left, all others IAP_OUTCOME_NONE.  -1: none is, and no
- * outcome is changed.  Costs nothing while nobody is denied.
+ * outcome is changed.
  */
 
 ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,

@@ -183,6 +183,9 @@ typedef struct ngx_http_iap_guard_classifier_s
     ngx_http_iap_guard_classifier_t;
 
 
+typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
+
+
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
     ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
@@ -200,6 +203,8 @@ typedef struct {
     /* this worker's own; see _store */
     ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
     ngx_iap_ban_log_t              *ban_log;
+    ngx_http_iap_guard_trip_t      *trips;      /* that are free */
+    ngx_uint_t                      ntrips;
 } ngx_http_iap_guard_main_conf_t;
 
 
@@ -239,9 +244,6 @@ typedef enum {
     NGX_HTTP_IAP_GUARD_STORE_REDIS,
     NGX_HTTP_IAP_GUARD_STORE_FALLBACK   /* some layers without the store */
 } ngx_http_iap_guard_store_e;
-
-
-typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
 
 
 /* a request's call of its upstream, under a breaker; zero-filled is none */

@@ -31,6 +31,7 @@ typedef struct {
     iap_key_t                      *keys;           /* of buckets; NULL: there
                                                        is no store that wants
                                                        them */
+    unsigned                        hashed:1;       /* the checks' keys */
 } ngx_http_iap_guard_decision_t;
 
 
@@ -43,6 +44,11 @@ typedef struct {
 ngx_int_t ngx_http_iap_guard_collect(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_decision_t *d);
+
+/* Computes the checks' keys in the zone, if that was not done.  Where there is
+   a store, _collect leaves it to whom the zone is to tell something. */
+
+void ngx_http_iap_guard_hash(ngx_http_iap_guard_decision_t *d);
 
 /* refused: the check that refuses, or -1; returns what the phase handler is to
    return */
