@@ -15,7 +15,8 @@
 -- ARGV   the number of rules, and of the keys that are buckets; then three
 --        for each rule:
 --            kind: "b" bucket, "d" distinct users, "w" window; followed by
---                "D" if the layer is in dry run
+--                "D" if the layer is in dry run, then, of kind "d", by "P" if
+--                the decision has layers elsewhere, which may still refuse
 --            b: interval    d: part     w: limit
 --            b: burst       d: users    w: length
 --        then, for each run, which is decisions, one after the other, held
@@ -34,12 +35,16 @@
 --            N  admitted, and the member is new
 --            R  refused
 --            E  broken: the layer's on_error decides
---        then three for each decision that has an R or an E, in order:
+--        then four for each decision that has an R or an E, in order:
 --            its number, from 1
 --            the wait in ticks until the check that refused would admit; if
 --                none did, of the first that would have but for its dry
 --                run; else 0
 --            the first token of the first error, or ""
+--            if what refused was of kind "d": all members in the window,
+--                256 at most, once for each set; else nil.  Nobody else is
+--                admitted before one of them leaves, unless one is given
+--                back, or another rule lets in more.
 --        The first R of a layer that is not in dry run refused the request,
 --        and nothing was charged.  Without one, each A and N was.
 --
@@ -50,7 +55,13 @@
 --
 -- Keys   b  string  "tat", the moment when the bucket is full again
 --        w  string  "start count"
---        d  zset    member -> number of the part that it was last seen in
+--        d  zset    member -> number of the part that it was last seen in,
+--                   and a half if it is provisional
+--
+-- A new member is provisional where its decision may still be refused: by a
+-- layer elsewhere, or by the on_error of one that is broken.  refund.lua takes
+-- back no other, and whoever is met again (A) is one for good: for that
+-- decision it counts, whatever becomes of the first one.
 --
 -- A key expires when it says nothing any more, at a moment (PXAT): a span
 -- would be added to another reading of the clock.  A rule's part or length
@@ -91,7 +102,9 @@ local EPOCH_MS = 1735689600000
 local PARTS = 6
 local AHEAD_MAX = 6
 local AGAIN = 128
-local BUCKET, WINDOW, DRY_RUN = byte('b'), byte('w'), byte('D')
+local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
+local BUCKET, WINDOW, DISTINCT, DRY_RUN =
+  byte('b'), byte('w'), byte('d'), byte('D')
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 20000000 + time[2] * 20
@@ -369,7 +382,7 @@ local function distinct_read(s, part)
 
   local n = #newest
   local latest = floor(now / part)
-  local last = tonumber(newest[n])
+  local last = n ~= 0 and floor(tonumber(newest[n]))
   local known, users = {}, 0
 
   if last and last > latest + AHEAD_MAX then
@@ -391,7 +404,7 @@ local function distinct_read(s, part)
       for i = 1, n, 2 do
         known[newest[i]] = newest[i + 1]
 
-        if tonumber(newest[i + 1]) > latest - PARTS then
+        if floor(tonumber(newest[i + 1])) > latest - PARTS then
           users = users + 1
         end
       end
@@ -407,6 +420,7 @@ local function distinct_read(s, part)
   s.part, s.latest, s.text = part, latest, format(INTEGER, latest)
   s.last, s.users, s.whole = last, users, users ~= nil
   s.kept, s.known, s.scored = false, known, nil
+  s.told = nil
 end
 
 
@@ -456,10 +470,10 @@ local function distinct_look(s, rule, members, n, i)
       return 'A', false
     end
 
-    score = score and tonumber(score)
+    -- seen in another part, or provisional
 
-    if score and score > latest - PARTS then
-      return 'A', score ~= latest and 'A'
+    if score and floor(tonumber(score)) > latest - PARTS then
+      return 'A', 'A'
     end
 
     if not s.users then
@@ -487,15 +501,42 @@ local function distinct_look(s, rule, members, n, i)
     return 'E', failed(oldest)
   end
 
-  return 'R', ((tonumber(oldest[2]) or latest) + PARTS) * part - now
+  return 'R', (floor(tonumber(oldest[2]) or latest) + PARTS) * part - now
+end
+
+
+-- All members in the window, told once; false: there are too many.
+
+local may_tell = TOLD_ALL_MAX
+
+
+local function distinct_members(s)
+  local k = s.k
+
+  if s.told or s.users > TOLD_MAX or s.users > may_tell then
+    return false
+  end
+
+  local members = pcall('ZRANGE', KEYS[k],
+                        format(INTEGER, s.latest - PARTS + 1), '+inf',
+                        'BYSCORE')
+  if members.err then
+    return false
+  end
+
+  s.told = true
+  may_tell = may_tell - #members
+
+  return members
 end
 
 
 -- unseen: in the window the member is not yet
 
-local function distinct_charge(s, rule, member, unseen)
+local function distinct_charge(s, rule, member, unseen, provisional)
   local k, latest = s.k, s.latest
-  local err = failed(pcall('ZADD', KEYS[k], s.text, member))
+  local text = provisional and s.text .. '.5' or s.text
+  local err = failed(pcall('ZADD', KEYS[k], text, member))
 
   if err then
     return err
@@ -503,7 +544,7 @@ local function distinct_charge(s, rule, member, unseen)
 
   if s.last ~= latest then
     err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
-                       format(INTEGER, latest - PARTS)))
+                       '(' .. format(INTEGER, latest - PARTS + 1)))
   end
 
   if not err and not s.kept then
@@ -523,7 +564,7 @@ local function distinct_charge(s, rule, member, unseen)
     return err
   end
 
-  s.last, s.kept, s.known[member] = latest, true, s.text
+  s.last, s.kept, s.known[member] = latest, true, text
 
   if unseen and s.users then
     s.users = s.users + 1
@@ -542,6 +583,7 @@ for r = 1, nrules do
   local first, second = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
   local rule = { kind = byte(ARGV[a]), first = first, second = second,
                  dry_run = byte(ARGV[a], 2) == DRY_RUN, window = nil,
+                 provisional = find(ARGV[a], 'P', 2, true) and true,
                  fresh = now + first, limit = now + second - first,
                  empty = now + second }
 
@@ -614,6 +656,7 @@ while a <= nargs do
 
   for d = 1, count do
     local plain, refused, wait, err = true, false, 0, ''
+    local set
 
     for i = 1, n do
       local rule = checks[i]
@@ -647,6 +690,7 @@ while a <= nargs do
               letters[c] = '-'
             end
 
+            set = kind == DISTINCT and on[i]
             break
           end
 
@@ -669,7 +713,8 @@ while a <= nargs do
 
         elseif value then
           failure = distinct_charge(on[i], rule, ARGV[members + d - 1],
-                                    value == 'N')
+                                    value == 'N', value == 'N'
+                                    and (rule.provisional or err ~= ''))
         end
 
         if failure then
@@ -696,6 +741,7 @@ while a <= nargs do
 
         reply[filled + 1], reply[filled + 2] = number, wait
         reply[filled + 3] = err
+        reply[filled + 4] = set and distinct_members(set) or false
       end
     end
   end

@@ -13,6 +13,7 @@ use IapGuard::FakeRedis;
 use IapGuard::StoreTest;
 
 my $redis = redis();
+my $NONE  = '$-1';
 
 
 sub fallbacks {
@@ -401,6 +402,58 @@ subtest 'it hangs: no request waits longer than timeout=' => sub {
 };
 
 
+# which is not worth an error: the store goes on being asked
+
+subtest 'users of a segment that can not be remembered' => sub {
+    my $fake = IapGuard::FakeRedis->new(port => 0)->start;
+    my $long = text('x' x 256);
+
+    my $nginx = site($redis, "redis://127.0.0.1:$fake->{port} timeout=5s",
+        server => '
+        location /t { iap_guard g; iap_guard_user $arg_u;
+                      iap_guard_segment users=2 window=1h; empty_gif; }
+        location /u { iap_guard u; iap_guard_user $arg_u capacity=1 rate=1r/h;
+                      empty_gif; }');
+
+    my %users = (
+        'numbers'              => [text('a'), ':5'],
+        'nothing'              => [text('a'), $NONE],
+        'users of users'       => [text('a'), [text('b')]],
+        'one that is too long' => [text('a'), $long],
+        'too many'             => [(text('a')) x 257],
+        'fewer than its limit' => [text('a')],
+        'none at all'          => [],
+    );
+
+    my $n = 0;
+
+    foreach my $what (sort keys %users) {
+        $fake->behave('*', raw => answer(':1', text('R'), ':1',
+                                         ':36000000000', text(''),
+                                         $users{$what}));
+        is verdict($nginx, '/t?u=r' . ++$n), 'limited/segment/redis', $what;
+        is verdict($nginx, '/u?u=r' . $n), 'limited/user/redis',
+            '... of a bucket';
+        $fake->behave('*', raw => answer(':1', text('A')));
+        is verdict($nginx, '/t?u=new'), 'passed//redis', 'others are not denied';
+        is verdict($nginx, '/u?u=new'), 'passed//redis', 'of neither';
+        is verdict($nginx, "/t?u=r$n"), 'limited/segment/redis',
+            'but who was refused';
+    }
+
+    $fake->behave('*', raw => answer(':1', text('R'), ':1', ':36000000000',
+                                     text(''), [text('a'), text('b')]));
+    is verdict($nginx, '/t?u=last'), 'limited/segment/redis', 'two users';
+    $fake->behave('*', raw => answer(':1', text('A')));
+    is verdict($nginx, '/t?u=new'), 'limited/segment/redis', 'are all';
+    is verdict($nginx, "/t?u=$_"), 'passed//redis', "and user $_ is one"
+        foreach qw(a b);
+
+    ends_well($nginx);
+    $fake->stop;
+};
+
+
 subtest 'it answers nonsense' => sub {
     my %nonsense = (
         'a status'             => "+OK\r\n",
@@ -416,14 +469,21 @@ subtest 'it answers nonsense' => sub {
         'a letter unknown'     => answer(':1', text('Z')),
         'one element more'     => answer(':1', text('A'), ':1'),
         'two elements more'    => answer(':1', text('A'), ':1', ':0'),
-        'a negative wait'      => answer(':1', text('R'), ':1', ':-5', text('')),
+        'three elements more'  => answer(':1', text('R'), ':1', ':5', text('')),
+        'a negative wait'      => answer(':1', text('R'), ':1', ':-5', text(''),
+                                         $NONE),
         'a wait that is none'  => answer(':1', text('R'), ':1', text('5'),
-                                         text('')),
-        'an error that is none' => answer(':1', text('E'), ':1', ':0', ':0'),
-        'of no decision'       => answer(':1', text('R'), ':0', ':5', text('')),
-        'of one too many'      => answer(':1', text('R'), ':2', ':5', text('')),
+                                         text(''), $NONE),
+        'an error that is none' => answer(':1', text('E'), ':1', ':0', ':0',
+                                          $NONE),
+        'users that are none'  => answer(':1', text('R'), ':1', ':5', text(''),
+                                         text('x')),
+        'of no decision'       => answer(':1', text('R'), ':0', ':5', text(''),
+                                         $NONE),
+        'of one too many'      => answer(':1', text('R'), ':2', ':5', text(''),
+                                         $NONE),
         'of one twice'         => answer(':1', text('R'),
-                                         (':1', ':5', text('')) x 2),
+                                         (':1', ':5', text(''), $NONE) x 2),
     );
 
     my $fake = IapGuard::FakeRedis->new(port => 0)->start;
@@ -449,7 +509,7 @@ subtest 'it answers nonsense' => sub {
     # a refusal without a wait, or with one that no limit could mean
 
     my $refusal = sub {
-        return answer(':1', text('R'), ':1', ":$_[0]", text(''));
+        return answer(':1', text('R'), ':1', ":$_[0]", text(''), $NONE);
     };
 
     foreach my $said ($refusal->(0), answer(':1', text('R'))) {
@@ -474,7 +534,11 @@ subtest 'it answers nonsense' => sub {
 
 # an array, and a text in it, as the protocol has them
 
-sub answer { return '*' . @_ . "\r\n" . join('', map { "$_\r\n" } @_) }
+sub answer {
+    return '*' . @_ . "\r\n"
+           . join('', map { ref $_ ? answer(@$_) : "$_\r\n" } @_);
+}
+
 sub text   { return '$' . length($_[0]) . "\r\n$_[0]" }
 
 

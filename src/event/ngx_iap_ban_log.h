@@ -98,6 +98,10 @@ void ngx_iap_ban_log_made(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
 void ngx_iap_ban_log_lifted(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key);
 
+/* seconds since any worker read the log to its end, or was first to do so */
+
+ngx_uint_t ngx_iap_ban_log_age(ngx_iap_zone_store_t *store);
+
 /*
  * Waits until all of this worker's changes so far are written, and so come
  * before whatever is changed next, on any machine; or until the link's
@@ -112,10 +116,6 @@ ngx_int_t ngx_iap_ban_log_wait(ngx_iap_ban_log_t *ban_log,
 /* the handler will not be called any more; zero-filled, it does not wait */
 
 void ngx_iap_ban_log_cancel(ngx_iap_ban_log_wait_t *wait);
-
-/* seconds since any worker read the log to its end, or was first to do so */
-
-ngx_uint_t ngx_iap_ban_log_age(ngx_iap_zone_store_t *store);
 
 
 #endif /* NGX_IAP_BAN_LOG_H */

@@ -71,6 +71,10 @@ void ngx_iap_ban_log_free(ngx_iap_ban_log_t *ban_log);
 ngx_int_t ngx_iap_ban_log_error(ngx_iap_ban_log_t *ban_log,
     redisReply *reply, const char *what, ngx_uint_t *said);
 
+/* nginx's milliseconds, but never 0 */
+
+ngx_msec_t ngx_iap_ban_log_now(void);
+
 /* _ban_log_wait: those who wait for nothing but changes with a lower number */
 
 void ngx_iap_ban_log_tell(ngx_iap_ban_log_t *ban_log, uint64_t before,
@@ -79,10 +83,6 @@ void ngx_iap_ban_log_tell(ngx_iap_ban_log_t *ban_log, uint64_t before,
 /* of ban_log->deadline */
 
 void ngx_iap_ban_log_deadline_handler(ngx_event_t *ev);
-
-/* nginx's milliseconds, but never 0 */
-
-ngx_msec_t ngx_iap_ban_log_now(void);
 
 /* _ban_log_read */
 

@@ -10,7 +10,9 @@
 #define NGX_IAP_BATCH_AHEAD 128
 
 
-/* what the reply says of some decisions only: three elements for each */
+/* what the reply says of some decisions only: four elements for each */
+
+#define NGX_IAP_MORE  4
 
 typedef struct {
     redisReply  **next;
@@ -30,6 +32,7 @@ static ngx_int_t ngx_iap_batch_read_more(ngx_iap_batch_t *batch,
     redisReply *reply, ngx_iap_more_t *more);
 static void ngx_iap_batch_read_part(ngx_iap_subject_t *part,
     const char *letters, iap_ticks_t wait, uint64_t moment);
+static void ngx_iap_batch_full(ngx_iap_subject_t *part, redisReply *reply);
 static void ngx_iap_batch_letter(ngx_iap_subject_t *part, ngx_uint_t i,
     char letter, uint64_t moment);
 static void ngx_iap_batch_say_broken(ngx_iap_redis_t *redis,
@@ -228,6 +231,7 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
     const char          *letters;
     iap_ticks_t          wait;
     redisReply          *token;
+    redisReply          *users;
     ngx_iap_more_t       more;
     ngx_iap_subject_t   *part;
 
@@ -242,13 +246,15 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
     for (i = 0; i < batch->n; letters += batch->checks[i++]) {
         wait = 0;
         token = NULL;
+        users = NULL;
 
         if (more.next < more.last
             && more.next[0]->integer == (long long) i + 1)
         {
             wait = (iap_ticks_t) more.next[1]->integer;
             token = more.next[2];
-            more.next += 3;
+            users = more.next[3];
+            more.next += NGX_IAP_MORE;
         }
 
         if (token != NULL && ngx_iap_call_is_sick(token->str, token->len)) {
@@ -265,6 +271,10 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
         }
 
         ngx_iap_batch_read_part(part, letters, wait, moment);
+
+        if (users != NULL && users->type == REDIS_REPLY_ARRAY) {
+            ngx_iap_batch_full(part, users);
+        }
 
         if (token != NULL && token->len != 0 && rc == NGX_OK) {
             ngx_iap_batch_say_broken(batch->call.redis, part, letters, token);
@@ -292,7 +302,7 @@ ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
     redisReply   **fields;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2
-        || (reply->elements - 2) % 3 != 0
+        || (reply->elements - 2) % NGX_IAP_MORE != 0
         || reply->element[0]->type != REDIS_REPLY_INTEGER
         || reply->element[0]->integer < 0
         || reply->element[1]->type != REDIS_REPLY_STRING)
@@ -315,14 +325,16 @@ ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
 
     number = 0;
 
-    for (fields = more->next; fields < more->last; fields += 3) {
+    for (fields = more->next; fields < more->last; fields += NGX_IAP_MORE) {
 
         if (fields[0]->type != REDIS_REPLY_INTEGER
             || fields[0]->integer <= number
             || fields[0]->integer > (long long) batch->n
             || fields[1]->type != REDIS_REPLY_INTEGER
             || fields[1]->integer < 0
-            || fields[2]->type != REDIS_REPLY_STRING)
+            || fields[2]->type != REDIS_REPLY_STRING
+            || (fields[3]->type != REDIS_REPLY_ARRAY
+                && fields[3]->type != REDIS_REPLY_NIL))
         {
             return NGX_ERROR;
         }
@@ -372,6 +384,54 @@ ngx_iap_batch_read_part(ngx_iap_subject_t *part, const char *letters,
 
     for (bits = refused ? part->part : 0; bits != 0; bits &= bits - 1) {
         part->decision->subjects[__builtin_ctz(bits)].taken = 0;
+    }
+}
+
+
+/* what is malformed, or too much, is not worth an error: the store is asked
+   again */
+
+static void
+ngx_iap_batch_full(ngx_iap_subject_t *part, redisReply *reply)
+{
+    size_t               n;
+    uint32_t             bits;
+    ngx_uint_t           i;
+    redisReply          *user;
+    iap_view_t           users[NGX_IAP_USERS_MAX];
+    iap_check_t         *check;
+    ngx_iap_decision_t  *d;
+
+    d = part->decision;
+
+    if (d->full == NULL || reply->elements > NGX_IAP_USERS_MAX) {
+        return;
+    }
+
+    for (n = 0; n < (size_t) reply->elements; n++) {
+        user = reply->element[n];
+
+        if (user->type != REDIS_REPLY_STRING || user->len > IAP_KEY_TEXT_MAX)
+        {
+            return;
+        }
+
+        users[n].data = (const uint8_t *) user->str;
+        users[n].len = user->len;
+    }
+
+    for (bits = part->part; bits != 0; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+        check = &d->checks[i];
+
+        if (check->outcome == IAP_OUTCOME_REFUSED && !check->dry_run) {
+
+            if (check->kind == IAP_CHECK_DISTINCT) {
+                d->full(d, i, users, n);
+            }
+
+            return;
+        }
     }
 }
 

@@ -25,7 +25,10 @@ typedef struct {
 
 
 static ngx_int_t ngx_iap_batch_rule(ngx_iap_batch_t *batch,
-    iap_check_t *check, ngx_iap_subject_t *subject, ngx_uint_t from);
+    iap_check_t *check, ngx_iap_subject_t *subject, ngx_uint_t whole,
+    ngx_uint_t from);
+static void ngx_iap_batch_rule_args(ngx_iap_args_t *args,
+    ngx_iap_rule_t *rule);
 static ngx_uint_t ngx_iap_batch_compact(ngx_iap_batch_t *batch);
 static ngx_uint_t ngx_iap_batch_runs(ngx_iap_batch_t *batch,
     ngx_iap_run_t *runs);
@@ -43,24 +46,18 @@ static void ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
     ngx_iap_subject_t **parts);
 
 
-static const char  *ngx_iap_rule_words[][2] = {
-    { "b", "bD" },      /* IAP_CHECK_BUCKET */
-    { "d", "dD" },      /* IAP_CHECK_DISTINCT */
-    { "w", "wD" }       /* IAP_CHECK_WINDOW */
-};
-
-
 ngx_int_t
 ngx_iap_batch_rules(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
 {
     uint32_t             bits;
     ngx_int_t            number;
-    ngx_uint_t           i, n;
+    ngx_uint_t           i, n, whole;
     ngx_iap_decision_t  *d;
 
     d = part->decision;
     n = batch->nrules;
     number = 0;
+    whole = part->part == ((uint32_t) 1 << d->n) - 1;
 
     for (bits = part->part; bits != 0; bits &= bits - 1) {
         i = __builtin_ctz(bits);
@@ -68,7 +65,7 @@ ngx_iap_batch_rules(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
         /* in most decisions the next rule is that of the next check */
 
         number = ngx_iap_batch_rule(batch, &d->checks[i], &d->subjects[i],
-                                    number);
+                                    whole, number);
 
         if (number == NGX_ERROR) {
             batch->nrules = n;
@@ -87,13 +84,14 @@ ngx_iap_batch_rules(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
 
 static ngx_int_t
 ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
-    ngx_iap_subject_t *subject, ngx_uint_t from)
+    ngx_iap_subject_t *subject, ngx_uint_t whole, ngx_uint_t from)
 {
     ngx_uint_t       i, k;
     ngx_iap_rule_t  *rule, wanted;
 
     wanted.kind = check->kind;
     wanted.dry_run = check->dry_run;
+    wanted.provisional = check->kind == IAP_CHECK_DISTINCT && !whole;
     wanted.window = NULL;
 
     switch (check->kind) {
@@ -125,6 +123,7 @@ ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
 
         if (rule->first == wanted.first && rule->second == wanted.second
             && rule->kind == wanted.kind && rule->dry_run == wanted.dry_run
+            && rule->provisional == wanted.provisional
             && (wanted.window == NULL
                 || ngx_iap_batch_same_key(rule->window, wanted.window)))
         {
@@ -184,17 +183,36 @@ ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     ngx_iap_args_number(args, args->nkeys - nkeys);
 
     for (i = 0; i < batch->nrules; i++) {
-        rule = &batch->rules[i];
-
-        ngx_iap_args_bytes(args, ngx_iap_rule_words[rule->kind][rule->dry_run],
-                           1 + rule->dry_run);
-        ngx_iap_args_number(args, rule->first);
-        ngx_iap_args_number(args, rule->second);
+        ngx_iap_batch_rule_args(args, &batch->rules[i]);
     }
 
     for (i = 0, k = 0; i < nruns; k += runs[i++].n) {
         ngx_iap_batch_run(args, &runs[i], &batch->parts[k]);
     }
+}
+
+
+static void
+ngx_iap_batch_rule_args(ngx_iap_args_t *args, ngx_iap_rule_t *rule)
+{
+    u_char  kind[3], *p;
+
+    static const u_char  letters[] = "bdw";     /* by iap_check_kind_e */
+
+    p = kind;
+    *p++ = letters[rule->kind];
+
+    if (rule->dry_run) {
+        *p++ = 'D';
+    }
+
+    if (rule->provisional) {
+        *p++ = 'P';
+    }
+
+    ngx_iap_args_bytes(args, kind, p - kind);
+    ngx_iap_args_number(args, rule->first);
+    ngx_iap_args_number(args, rule->second);
 }
 
 

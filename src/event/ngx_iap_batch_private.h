@@ -19,6 +19,7 @@
 typedef struct {
     iap_check_kind_e     kind;
     ngx_uint_t           dry_run;
+    ngx_uint_t           provisional;   /* a new user, until all have decided */
     uint64_t             first;
     uint64_t             second;
     ngx_iap_subject_t   *window;        /* or NULL; there only as long as no

@@ -21,7 +21,7 @@
 #include "ngx_iap_slot.h"
 
 
-/* users of a segment, to be remembered: more than lua/decide.lua tells */
+/* users of a segment that can be remembered */
 #define NGX_IAP_DENY_USERS_MAX  256
 
 /* whether anybody may be denied now */

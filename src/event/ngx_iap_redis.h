@@ -31,6 +31,9 @@
 /* decisions of one script call */
 #define NGX_IAP_BATCH_MAX       64
 
+/* users of a segment that are told */
+#define NGX_IAP_USERS_MAX       256
+
 /* decisions that may wait in a worker; past that the caller has to do
    without */
 #define NGX_IAP_DECISIONS_MAX   16384
@@ -89,6 +92,14 @@ typedef struct {
 } ngx_iap_subject_t;
 
 
+/* users is all there are in the segment of a check that has refused, as
+   texts; none of them outlives the call.  Called before the decision's wake
+   is posted, perhaps, and perhaps more than once. */
+
+typedef void (*ngx_iap_full_pt)(ngx_iap_decision_t *decision,
+    ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
+
+
 struct ngx_iap_decision_s {
 
     /* the caller's; all of it outlives the decision, or ngx_iap_redis_cancel()
@@ -98,6 +109,7 @@ struct ngx_iap_decision_s {
     ngx_iap_subject_t    *subjects; /* name and text; one for each check */
     ngx_uint_t            n;        /* 1 to IAP_CHECKS_MAX */
     iap_key_t            *member;   /* of all IAP_CHECK_DISTINCT */
+    ngx_iap_full_pt       full;     /* or NULL */
     ngx_event_t           wake;     /* handler, data, log: posted when done */
 
     /* the store's */

@@ -49,6 +49,8 @@ static void ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
 static ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_trip_t *trip);
 static void ngx_http_iap_guard_wake(ngx_event_t *ev);
+static void ngx_http_iap_guard_full(ngx_iap_decision_t *asked,
+    ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
 static void ngx_http_iap_guard_forsake(void *data);
 static ngx_int_t ngx_http_iap_guard_arrive(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
@@ -176,6 +178,7 @@ ngx_http_iap_guard_trip_create(ngx_uint_t n, ngx_log_t *log)
 
     trip->asked.checks = trip->d.checks;
     trip->asked.member = &trip->d.user;
+    trip->asked.full = ngx_http_iap_guard_full;
 
     return trip;
 }
@@ -382,6 +385,53 @@ ngx_http_iap_guard_wake(ngx_event_t *ev)
     /* the request may be gone, but not its connection's memory */
 
     ngx_http_run_posted_requests(c);
+}
+
+
+/* a segment is full, whoever comes; the members' texts are those that the
+   decisions of their requests gave */
+
+static void
+ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
+    iap_view_t *users, ngx_uint_t n)
+{
+    iap_key_t                        key;
+    ngx_uint_t                       i;
+    iap_hash_t                       segment, hashes[NGX_IAP_USERS_MAX];
+    iap_ticks_t                      longest;
+    ngx_http_iap_guard_trip_t       *trip;
+    ngx_http_iap_guard_layer_t      *layer;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    trip = asked->wake.data;
+    imcf = trip->imcf;
+    layer = trip->d.layers[check];
+
+    ngx_http_iap_guard_hash(&trip->d);
+
+    for (i = 0; i < n; i++) {
+        key.len = (uint8_t) users[i].len;
+        ngx_memcpy(key.data, users[i].data, users[i].len);
+
+        ngx_http_iap_guard_segment_keys(layer, &trip->d.addrs[check], &key,
+                                        &segment, &hashes[i]);
+    }
+
+    /* where what was taken is given back, or where the next request may have
+       a higher limit, somebody else may come in before one has left */
+
+    longest = IAP_TICKS_MAX;
+
+    if (layer->users != NULL
+        || imcf->redis_conf->mode == NGX_IAP_REDIS_CLUSTER
+        || imcf->redis_conf->mode == NGX_IAP_REDIS_PROXY)
+    {
+        longest = IAP_TICKS_PER_SEC;
+    }
+
+    ngx_iap_deny_others(imcf->zone, trip->d.ilcf->guard->slot,
+                        &asked->checks[check], hashes, n, longest,
+                        trip->d.pardons);
 }
 
 

@@ -58,9 +58,10 @@ typedef struct {
 
 
 typedef struct {
-    const char  *letters;
-    iap_ticks_t  wait;
-    const char  *error;
+    const char        *letters;
+    iap_ticks_t        wait;
+    const char        *error;
+    const redisReply  *members;     /* or NULL */
 } call_said_t;
 
 
@@ -317,7 +318,7 @@ call_is_reply(const redisReply *reply, const call_t *call)
     long long  number;
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY
-        || reply->elements < 2 || reply->elements % 3 != 2
+        || reply->elements < 2 || reply->elements % 4 != 2
         || reply->element[0]->type != REDIS_REPLY_INTEGER
         || reply->element[1]->type != REDIS_REPLY_STRING)
     {
@@ -332,12 +333,14 @@ call_is_reply(const redisReply *reply, const call_t *call)
 
     number = 0;
 
-    for (i = 2; i < reply->elements; i += 3) {
+    for (i = 2; i < reply->elements; i += 4) {
         if (reply->element[i]->type != REDIS_REPLY_INTEGER
             || reply->element[i]->integer <= number
             || reply->element[i]->integer > (long long) call->n
             || reply->element[i + 1]->type != REDIS_REPLY_INTEGER
-            || reply->element[i + 2]->type != REDIS_REPLY_STRING)
+            || reply->element[i + 2]->type != REDIS_REPLY_STRING
+            || (reply->element[i + 3]->type != REDIS_REPLY_NIL
+                && reply->element[i + 3]->type != REDIS_REPLY_ARRAY))
         {
             return false;
         }
@@ -372,11 +375,16 @@ call_said(const redisReply *reply, const call_t *call, unsigned decision)
     said.letters = letters;
     said.wait = 0;
     said.error = "";
+    said.members = NULL;
 
-    for (i = 2; i < reply->elements; i += 3) {
+    for (i = 2; i < reply->elements; i += 4) {
         if (reply->element[i]->integer == (long long) decision + 1) {
             said.wait = (iap_ticks_t) reply->element[i + 1]->integer;
             said.error = reply->element[i + 2]->str;
+
+            if (reply->element[i + 3]->type == REDIS_REPLY_ARRAY) {
+                said.members = reply->element[i + 3];
+            }
         }
     }
 

@@ -122,15 +122,27 @@ test_refund_distinct(script_t *t)
     static const char  *args[] = { "1", "d", "d", "ben", "" };
 
     begin(t);
-    check(t, "d", 10 * SEC, 2, "d", "anna");
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
     next(t);
-    check(t, "d", 10 * SEC, 2, "d", "ben");
+    check(t, "dP", 10 * SEC, 2, "d", "ben");
     ask(t);
 
     ut_ok(gives_back(t, "G", "", 5, args) && integer(t, "ZCARD d") == 1
           && lives(t, "d", 1, 60001), "the member goes");
     ut_ok(gives_back(t, "-", "", 5, args) && integer(t, "ZCARD d") == 1,
           "once");
+
+    /* another decision has met it in the meantime, and has let it in */
+
+    ut_ok(ask(t) && said(t, 1, "N", "") && ask(t) && said(t, 1, "A", "")
+          && gives_back(t, "-", "", 5, args) && integer(t, "ZCARD d") == 2,
+          "but not if it was met again");
+
+    begin(t);
+    check(t, "d", 10 * SEC, 2, "d", "ben");
+    ask(t);
+    ut_ok(gives_back(t, "-", "", 5, args) && integer(t, "ZCARD d") == 1,
+          "nor if it never was provisional");
 }
 
 

@@ -14,6 +14,10 @@
 
 static void test_bucket(script_t *t);
 static void test_distinct(script_t *t);
+static void test_provisional(script_t *t);
+static void test_members(script_t *t);
+static long long halves(script_t *t, const char *key);
+static unsigned members(script_t *t, unsigned i);
 static void test_window(script_t *t);
 static void test_shortest(script_t *t);
 static void test_batch(script_t *t);
@@ -40,6 +44,8 @@ main(int argc, char **argv)
 
     test_bucket(&t);
     test_distinct(&t);
+    test_provisional(&t);
+    test_members(&t);
     test_window(&t);
     test_shortest(&t);
     test_batch(&t);
@@ -105,6 +111,152 @@ test_distinct(script_t *t)
     ut_ok(ask(t) && said(t, 0, "R", "") && waits(t, 0) > 49 * SEC
           && waits(t, 0) <= MINUTE, "over the limit: until the first leave");
     ut_ok(integer(t, "ZCARD d") == 2, "who is refused is not kept");
+}
+
+
+/* as long as others may refuse; which is no other number for any limit */
+
+static void
+test_provisional(script_t *t)
+{
+    begin(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    check(t, "dDP", 10 * SEC, 1, "dry", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "ben");
+    check(t, "dDP", 10 * SEC, 1, "dry", "ben");
+
+    ut_ok(ask(t) && said(t, 0, "NN", "") && said(t, 1, "NR", "")
+          && halves(t, "d") == 2 && halves(t, "dry") == 1,
+          "new members may be taken back");
+
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "cleo");
+
+    ut_ok(ask(t) && said(t, 0, "AA", "") && said(t, 1, "AR", "")
+          && said(t, 2, "R", "") && waits(t, 2) > 49 * SEC
+          && waits(t, 2) <= MINUTE && halves(t, "d") == 0
+          && halves(t, "dry") == 0, "and are members for good when met again");
+
+    begin(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    ut_ok(ask(t) && said(t, 0, "N", "") && said(t, 1, "A", "")
+          && halves(t, "d") == 0, "also in one call");
+
+    /* a layer that is broken: its on_error may refuse */
+
+    begin(t);
+    command(t, "RPUSH l x");
+    check(t, "b", MINUTE, 2 * MINUTE, "l", "");
+    check(t, "d", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "ben");
+    ut_ok(ask(t) && said(t, 0, "EN", "WRONGTYPE") && said(t, 1, "N", "")
+          && halves(t, "d") == 1, "so is one next to a broken layer");
+}
+
+
+/* those of whom nobody knows yet whether they stay */
+
+static long long
+halves(script_t *t, const char *key)
+{
+    size_t       i;
+    long long    n;
+    redisReply  *reply;
+
+    reply = redisCommand(t->redis, "ZRANGE %s 0 -1 WITHSCORES", key);
+
+    for (i = 1, n = 0; i < reply->elements; i += 2) {
+        n += strstr(reply->element[i]->str, ".5") != NULL;
+    }
+
+    freeReplyObject(reply);
+
+    return n;
+}
+
+
+static void
+test_members(script_t *t)
+{
+    char      user[CALL_TEXT_MAX];
+    unsigned  i, k;
+
+    begin(t);
+    check(t, "d", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "ben");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "cleo");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "dora");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "ben");
+    next(t);
+    check(t, "dD", 10 * SEC, 2, "d", "dora");
+
+    ut_ok(ask(t) && said(t, 2, "R", "") && members(t, 2) == 2
+          && members(t, 0) == 0 && members(t, 1) == 0,
+          "who is refused is told of all that are in");
+    ut_ok(said(t, 3, "R", "") && members(t, 3) == 0, "once in a call");
+    ut_ok(said(t, 4, "A", "") && members(t, 4) == 0, "who is not is told nothing");
+
+    again(t);
+    check(t, "dD", 10 * SEC, 2, "d", "dora");
+    ut_ok(ask(t) && said(t, 0, "R", "") && members(t, 0) == 0,
+          "nor is who is in dry run");
+
+    again(t);
+    check(t, "bD", MINUTE, MINUTE, "b", "");
+    check(t, "d", 10 * SEC, 2, "d", "dora");
+    check(t, "w", 5, MINUTE, "w", "");
+    ut_ok(ask(t) && said(t, 0, "AR-", "") && members(t, 0) == 2,
+          "behind others, and before");
+
+    /* no more of them than that anybody could keep */
+
+    for (k = 255; k < 258; k++) {
+        begin(t);
+
+        for (i = 0; i < k; i++) {
+            command(t, "ZADD d %" PRIu64 " user%u",
+                    clock_of(t) / (1000 * SEC), i);
+        }
+
+        check(t, "d", 1000 * SEC, 100, "d", "anna");
+        ut_ok(ask(t) && said(t, 0, "R", "")
+              && members(t, 0) == (k <= 256 ? k : 0), "%u members", k);
+    }
+
+    begin(t);
+
+    for (k = 0; k < 6; k++) {
+        for (i = 0; i < 200; i++) {
+            command(t, "ZADD d%u %" PRIu64 " user%u", k,
+                    clock_of(t) / (1000 * SEC), i);
+        }
+
+        snprintf(user, sizeof(user), "d%u", k);
+        t->call.n = k + 1;
+        check(t, "d", 1000 * SEC, 100, user, "anna");
+    }
+
+    ut_ok(ask(t) && members(t, 0) == 200 && members(t, 4) == 200
+          && members(t, 5) == 0, "nor of too many sets in one call");
+}
+
+
+static unsigned
+members(script_t *t, unsigned i)
+{
+    call_said_t  s;
+
+    s = call_said(t->reply, &t->call, i);
+
+    return s.members == NULL ? 0 : (unsigned) s.members->elements;
 }
 
 
