@@ -23,21 +23,32 @@ use Test::More;
 my $nginx   = $ENV{TEST_NGINX_BINARY} // 'nginx';
 my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
 
-my $dir = tempdir(CLEANUP => 1);
-chmod 0777, $dir;
-
-# a nginx whose first error log is a file opens it before it reads anything
-
-mkdir "$dir/logs";
+my $dir;
 
 
-sub folder { return $dir }
+# made when it is first asked for
+
+sub folder {
+
+    if (!defined $dir) {
+        $dir = tempdir(CLEANUP => 1);
+        chmod 0777, $dir;
+
+        # a nginx whose first error log is a file opens it before it reads
+        # anything
+
+        mkdir "$dir/logs";
+    }
+
+    return $dir;
+}
 
 
 sub run {
     my ($class, $refused, $accepted) = @_;
 
     plan tests => 2 * @$refused + 2 * @$accepted;
+    folder();
 
     refused(@$_) foreach @$refused;
     accepted(@$_) foreach @$accepted;
