@@ -547,3 +547,52 @@ main::http_raw("POST /b/200 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody
 GET /api/breakers/b
 --- outcomes: cut=2
 --- state: open
+
+
+
+=== TEST 25: no call after one that has failed before: what went before is not its
+--- config
+    location = /to_file { proxy_pass http://raw/reset; error_page 502 = /a_file; }
+    location = /to_name { proxy_pass http://raw/reset; error_page 502 = /a_name; }
+    location = /a_file { iap_guard_breaker b; alias $TEST_NGINX_HTML_DIR/page.html; }
+    location = /a_name {
+        iap_guard_breaker c;
+        set $name unknown.example;
+        proxy_pass http://$name;
+    }
+--- request eval
+["GET /to_file", "GET /to_name"]
+--- error_code eval
+[200, 502]
+--- outcomes: neutral=1
+--- outcomes_c: local=1
+
+
+
+=== TEST 26: not everybody is told to come back at once
+--- b: mode=forced-open
+--- http_config
+    iap_guard_breaker d min=1 open=100s;
+--- config
+    location /d/ { iap_guard_breaker d; proxy_pass http://raw/; }
+--- no_http2
+--- init
+my $told = sub {
+    my ($path) = @_;
+    my %seconds = map { $_ => 1 } map {
+        main::http_raw("GET $path HTTP/1.0\r\n\r\n")
+            =~ /^Retry-After: (\d+)\r$/m ? $1 : 'never'
+    } 1 .. 30;
+    return sort { $a <=> $b } keys %seconds;
+};
+
+Test::More::is("@{[ $told->('/b/200') ]}", '1 2', 'without an end: 1 or 2 seconds');
+main::http_raw("GET /d/500 HTTP/1.0\r\n\r\n");
+my @seconds = $told->('/d/200');
+Test::More::cmp_ok(scalar(@seconds), '>', 3, 'at different times');
+Test::More::cmp_ok($seconds[0], '>=', 95, 'not before the next probe');
+Test::More::cmp_ok($seconds[-1], '<=', 121, 'nor much later');
+--- request
+GET /api/breakers/b
+--- outcomes: cut=30
+--- state: open
