@@ -13,6 +13,14 @@
 #include <openssl/rand.h>
 
 
+/* the operation, and where it is counted, which may be after its request */
+
+typedef struct {
+    ngx_iap_ledger_put_t   put;         /* first */
+    ngx_iap_queue_t       *queue;
+} ngx_http_iap_guard_put_t;
+
+
 /* what an entry is made of; on the request's pool */
 
 typedef struct {
@@ -46,8 +54,8 @@ static ngx_int_t ngx_http_iap_guard_enqueue_seal(
     ngx_http_iap_guard_queue_t *queue, ngx_iap_ledger_put_t *put,
     iap_record_t *record, size_t size, u_char *room);
 static void ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op);
-static void ngx_http_iap_guard_enqueue_count(
-    ngx_http_iap_guard_queue_t *queue, ngx_iap_ledger_result_e result);
+static void ngx_http_iap_guard_enqueue_count(ngx_iap_queue_t *queue,
+    ngx_iap_ledger_result_e result);
 static void ngx_http_iap_guard_enqueue_wake(ngx_event_t *ev);
 static void ngx_http_iap_guard_enqueue_forsake(void *data);
 
@@ -414,10 +422,11 @@ static ngx_iap_ledger_put_t *
 ngx_http_iap_guard_enqueue_put(ngx_http_iap_guard_queue_t *queue,
     ngx_http_iap_guard_parts_t *parts)
 {
-    size_t                 size;
-    u_char                *p, random[IAP_TICKET_RANDOM];
-    ngx_str_t             *name;
-    ngx_iap_ledger_put_t  *put;
+    size_t                     size;
+    u_char                    *p, random[IAP_TICKET_RANDOM];
+    ngx_str_t                 *name;
+    ngx_iap_ledger_put_t      *put;
+    ngx_http_iap_guard_put_t  *counted;
 
     name = &queue->queue.name;
     size = iap_record_size(&parts->record);
@@ -430,14 +439,18 @@ ngx_http_iap_guard_enqueue_put(ngx_http_iap_guard_queue_t *queue,
         return NULL;
     }
 
-    put = ngx_iap_ledger_op(NGX_IAP_LEDGER_PUT, sizeof(ngx_iap_ledger_put_t),
-                            name->len + size + IAP_SEAL_OVERHEAD,
-                            ngx_cycle->log);
-    if (put == NULL) {
+    counted = ngx_iap_ledger_op(NGX_IAP_LEDGER_PUT,
+                                sizeof(ngx_http_iap_guard_put_t),
+                                name->len + size + IAP_SEAL_OVERHEAD,
+                                ngx_cycle->log);
+    if (counted == NULL) {
         return NULL;
     }
 
-    p = (u_char *) (put + 1);
+    counted->queue = &queue->queue;
+
+    put = &counted->put;
+    p = (u_char *) (counted + 1);
 
     put->queue.data = p;
     put->queue.len = name->len;
@@ -514,9 +527,11 @@ ngx_http_iap_guard_enqueue_seal(ngx_http_iap_guard_queue_t *queue,
 static void
 ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op)
 {
-    ngx_iap_ledger_put_t *put = (ngx_iap_ledger_put_t *) op;
+    ngx_http_iap_guard_put_t *counted = (ngx_http_iap_guard_put_t *) op;
 
     ngx_http_iap_guard_enqueue_t  *enqueue;
+
+    ngx_http_iap_guard_enqueue_count(counted->queue, op->result);
 
     enqueue = op->data;
 
@@ -526,16 +541,14 @@ ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op)
 
     enqueue->put = NULL;
     enqueue->result = op->result;
-    ngx_memcpy(enqueue->ticket, put->ticket, IAP_TICKET_LEN);
-
-    ngx_http_iap_guard_enqueue_count(enqueue->queue, op->result);
+    ngx_memcpy(enqueue->ticket, counted->put.ticket, IAP_TICKET_LEN);
 
     ngx_post_event(&enqueue->wake, &ngx_posted_events);
 }
 
 
 static void
-ngx_http_iap_guard_enqueue_count(ngx_http_iap_guard_queue_t *queue,
+ngx_http_iap_guard_enqueue_count(ngx_iap_queue_t *queue,
     ngx_iap_ledger_result_e result)
 {
     ngx_iap_queue_event_e  event;
@@ -544,7 +557,7 @@ ngx_http_iap_guard_enqueue_count(ngx_http_iap_guard_queue_t *queue,
 
     case NGX_IAP_LEDGER_OK:
         event = NGX_IAP_QUEUE_ACCEPTED;
-        (void) ngx_atomic_fetch_add(&queue->queue.shared->puts, 1);
+        (void) ngx_atomic_fetch_add(&queue->shared->puts, 1);
         break;
 
     case NGX_IAP_LEDGER_DUPLICATE:
@@ -560,7 +573,7 @@ ngx_http_iap_guard_enqueue_count(ngx_http_iap_guard_queue_t *queue,
         break;
     }
 
-    ngx_iap_queue_count(&queue->queue, event);
+    ngx_iap_queue_count(queue, event);
 }
 
 

@@ -10,6 +10,13 @@
 #define NGX_HTTP_IAP_GUARD_TRANSFERS  1024
 
 
+static void ngx_http_iap_guard_queue_drain(
+    ngx_http_iap_guard_main_conf_t *imcf);
+
+
+/* A single process that reads its configuration anew is not told: it begins
+   with the first request, as one does that had no memory for it before. */
+
 ngx_iap_ledger_t *
 ngx_http_iap_guard_queue_ledger(ngx_http_iap_guard_main_conf_t *imcf)
 {
@@ -17,29 +24,28 @@ ngx_http_iap_guard_queue_ledger(ngx_http_iap_guard_main_conf_t *imcf)
 
     ledger = imcf->ledger;
 
-    if (ledger->ledger == NULL) {
-        ledger->ledger = ngx_iap_file_create(&ledger->file, imcf->zone,
-                                             ngx_cycle->log);
+    if (ledger->ledger != NULL) {
+        return ledger->ledger;
+    }
+
+    ledger->ledger = ngx_iap_file_create(&ledger->file, imcf->zone,
+                                         ngx_cycle->log);
+
+    if (ledger->ledger != NULL) {
+        ngx_http_iap_guard_queue_drain(imcf);
     }
 
     return ledger->ledger;
 }
 
 
-void
-ngx_http_iap_guard_queue_init_process(ngx_http_iap_guard_main_conf_t *imcf)
+static void
+ngx_http_iap_guard_queue_drain(ngx_http_iap_guard_main_conf_t *imcf)
 {
     ngx_str_t                     none = ngx_null_string;
     ngx_http_iap_guard_ledger_t  *ledger;
 
     ledger = imcf->ledger;
-
-    if (ledger == NULL
-        || imcf->queues.nelts == 0
-        || ngx_http_iap_guard_queue_ledger(imcf) == NULL)
-    {
-        return;
-    }
 
     ledger->curl = ngx_iap_curl_create(ledger->file.pool,
                                        NGX_HTTP_IAP_GUARD_TRANSFERS, &none,
@@ -55,15 +61,27 @@ ngx_http_iap_guard_queue_init_process(ngx_http_iap_guard_main_conf_t *imcf)
 
 
 void
+ngx_http_iap_guard_queue_init_process(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    if (imcf->ledger != NULL && imcf->queues.nelts != 0) {
+        (void) ngx_http_iap_guard_queue_ledger(imcf);
+    }
+}
+
+
+void
 ngx_http_iap_guard_queue_exit_process(ngx_http_iap_guard_main_conf_t *imcf)
 {
-    ngx_http_iap_guard_ledger_t  *ledger;
-
-    ledger = imcf->ledger;
-
-    if (ledger == NULL) {
-        return;
+    if (imcf->ledger != NULL) {
+        ngx_http_iap_guard_queue_close(imcf->ledger);
     }
+}
+
+
+void
+ngx_http_iap_guard_queue_close(void *data)
+{
+    ngx_http_iap_guard_ledger_t *ledger = data;
 
     /* the drain hands back what it has leased: the ledger ends last */
 

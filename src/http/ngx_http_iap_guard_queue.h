@@ -124,6 +124,10 @@ void ngx_http_iap_guard_queue_init_process(
 void ngx_http_iap_guard_queue_exit_process(
     ngx_http_iap_guard_main_conf_t *imcf);
 
+/* data: ngx_http_iap_guard_ledger_t; also with nothing open */
+
+void ngx_http_iap_guard_queue_close(void *data);
+
 /* whether a queue takes the probes of this breaker: what waits there is asked
    about first, and no user waits for it */
 

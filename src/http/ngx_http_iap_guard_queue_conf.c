@@ -55,6 +55,7 @@ ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     uint64_t                      given;
     ngx_str_t                    *value, name;
+    ngx_pool_cleanup_t           *cln;
     ngx_http_iap_guard_ledger_t  *ledger;
 
     if (imcf->ledger != NULL) {
@@ -64,9 +65,16 @@ ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
 
     ledger = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_ledger_t));
-    if (ledger == NULL) {
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+
+    if (ledger == NULL || cln == NULL) {
         return NGX_CONF_ERROR;
     }
+
+    /* of a single process, which reads its configuration anew */
+
+    cln->handler = ngx_http_iap_guard_queue_close;
+    cln->data = ledger;
 
     ngx_http_iap_guard_here(cf, &ledger->place);
 
