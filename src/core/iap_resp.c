@@ -70,7 +70,7 @@ iap_resp_scan(iap_resp_t *resp, const iap_resp_bounds_t *bounds,
         resp->bytes += step;
 
         if (resp->bytes > bounds->bytes) {
-            rc = IAP_RESP_BAD;
+            rc = IAP_RESP_LONG;
         }
     }
 
@@ -202,7 +202,7 @@ iap_resp_line(iap_resp_t *resp, const iap_resp_bounds_t *bounds)
     if (resp->type == '$') {
 
         if (resp->value > bounds->bytes - resp->bytes) {
-            return IAP_RESP_BAD;
+            return IAP_RESP_LONG;
         }
 
         resp->bulk = resp->value;
@@ -215,7 +215,11 @@ iap_resp_line(iap_resp_t *resp, const iap_resp_bounds_t *bounds)
         return iap_resp_element(resp);
     }
 
-    if (resp->value > bounds->elements || resp->depth == IAP_RESP_DEPTH) {
+    if (resp->value > bounds->elements) {
+        return IAP_RESP_LONG;
+    }
+
+    if (resp->depth == IAP_RESP_DEPTH) {
         return IAP_RESP_BAD;
     }
 

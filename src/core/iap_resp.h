@@ -32,7 +32,8 @@ typedef struct {
 typedef enum {
     IAP_RESP_MORE = 0,                  /* all bytes used, none ended here */
     IAP_RESP_DONE,                      /* a reply ends with the last used */
-    IAP_RESP_BAD                        /* nothing that follows can be read */
+    IAP_RESP_BAD,                       /* nothing that follows can be read */
+    IAP_RESP_LONG                       /* the same, because of a bound */
 } iap_resp_e;
 
 

@@ -137,6 +137,10 @@ ngx_iap_cluster_create(ngx_iap_redis_t *redis)
         return NGX_ERROR;
     }
 
+    /* of every slot by itself, with a few replicas, some megabytes */
+
+    cluster->search.op.large = 1;
+
     return NGX_OK;
 }
 

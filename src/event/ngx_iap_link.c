@@ -113,6 +113,13 @@ ngx_iap_link_closes(ngx_iap_link_t *link)
 }
 
 
+ngx_uint_t
+ngx_iap_link_too_long(ngx_iap_link_t *link)
+{
+    return link->too_long;
+}
+
+
 static ngx_uint_t
 ngx_iap_link_waits(ngx_iap_link_t *link)
 {
@@ -164,6 +171,7 @@ ngx_iap_link_prepare(ngx_iap_link_t *link)
     }
 
     ngx_memzero(&link->scan, sizeof(iap_resp_t));
+    link->too_long = 0;
     link->addr = 0;
     link->hello = 0;
     link->out = NULL;

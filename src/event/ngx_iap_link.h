@@ -52,9 +52,10 @@
 /* operations that may wait on a link, if the node doesn't say otherwise */
 #define NGX_IAP_LINK_WAITING    4096
 
-/* bounds of a reply: its bytes, all told, and the elements of one array;
-   see iap_resp.h for arrays within each other */
+/* bounds of a reply: its bytes, all told, of one that may be large, and the
+   elements of one array; see iap_resp.h for arrays within each other */
 #define NGX_IAP_REPLY_BYTES     (1024 * 1024)
+#define NGX_IAP_REPLY_LARGE     (16 * 1024 * 1024)
 #define NGX_IAP_REPLY_ELEMENTS  65536
 
 
@@ -108,6 +109,7 @@ typedef void (*ngx_iap_op_done_pt)(ngx_iap_op_t *op,
 struct ngx_iap_op_s {
     ngx_iap_op_done_pt   done;
     void                *data;          /* the sender's */
+    ngx_uint_t           large;         /* the reply may be */
 
     /* the link's */
     void                *stub;
@@ -165,6 +167,11 @@ ngx_uint_t ngx_iap_link_ready(ngx_iap_link_t *link);
  */
 
 ngx_uint_t ngx_iap_link_resting(ngx_iap_link_t *link);
+
+/* whether it was closed because a reply was longer than its bounds allow, and
+   has not been opened since */
+
+ngx_uint_t ngx_iap_link_too_long(ngx_iap_link_t *link);
 
 /* how often it was closed so far: what fails with NGX_IAP_OP_CLOSED at the
    same number has one cause */

@@ -18,6 +18,7 @@ typedef struct {
     size_t            len;
     size_t            copied;           /* of it, to the link's `out` */
     unsigned          failed:1;
+    unsigned          large:1;
 } ngx_iap_stub_t;
 
 
@@ -29,6 +30,7 @@ static void ngx_iap_link_move_failed(ngx_iap_link_t *link,
 static ngx_uint_t ngx_iap_link_fill(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_feed(ngx_iap_link_t *link, u_char *p,
     size_t len);
+static const iap_resp_bounds_t *ngx_iap_link_bounds(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_reply(ngx_iap_link_t *link);
 static void ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply);
 static void ngx_iap_link_lost(ngx_iap_link_t *link);
@@ -78,6 +80,7 @@ ngx_iap_link_send(ngx_iap_link_t *link, ngx_iap_op_t *op, const char *command,
     stub->len = len;
     stub->copied = 0;
     stub->failed = 0;
+    stub->large = op->large != 0;
     ngx_memcpy(ngx_iap_stub_command(stub), command, len);
 
     op->stub = stub;
@@ -372,15 +375,20 @@ ngx_iap_link_feed(ngx_iap_link_t *link, u_char *p, size_t len)
     iap_resp_e   rc;
     iap_view_t   view;
 
-    static const iap_resp_bounds_t  bounds = {
-        NGX_IAP_REPLY_BYTES, NGX_IAP_REPLY_ELEMENTS
-    };
-
     while (len > 0) {
         view.data = p;
         view.len = len;
 
-        rc = iap_resp_scan(&link->scan, &bounds, view, &used);
+        rc = iap_resp_scan(&link->scan, ngx_iap_link_bounds(link), view,
+                           &used);
+
+        if (rc == IAP_RESP_LONG) {
+            ngx_log_error(NGX_LOG_INFO, &link->log, 0,
+                          "redis link failed: a reply that is too long");
+            link->too_long = 1;
+            ngx_iap_link_broken(link);
+            return NGX_ABORT;
+        }
 
         if (rc == IAP_RESP_BAD
             || redisReaderFeed(link->reader, (char *) p, used) != REDIS_OK)
@@ -400,6 +408,31 @@ ngx_iap_link_feed(ngx_iap_link_t *link, u_char *p, size_t len)
     }
 
     return NGX_OK;
+}
+
+
+/* of the reply that has begun, or is the next one */
+
+static const iap_resp_bounds_t *
+ngx_iap_link_bounds(ngx_iap_link_t *link)
+{
+    ngx_iap_stub_t  *stub;
+
+    static const iap_resp_bounds_t  bounds = {
+        NGX_IAP_REPLY_BYTES, NGX_IAP_REPLY_ELEMENTS
+    };
+
+    static const iap_resp_bounds_t  large = {
+        NGX_IAP_REPLY_LARGE, NGX_IAP_REPLY_ELEMENTS
+    };
+
+    if (link->state != NGX_IAP_LINK_READY || ngx_queue_empty(&link->sent)) {
+        return &bounds;
+    }
+
+    stub = ngx_queue_data(ngx_queue_head(&link->sent), ngx_iap_stub_t, queue);
+
+    return stub->large ? &large : &bounds;
 }
 
 

@@ -87,6 +87,7 @@ struct ngx_iap_link_s {
 
     unsigned                told:1;         /* refusals, until READY again */
     unsigned                was_ready:1;    /* when it last failed */
+    unsigned                too_long:1;     /* a reply; until it is opened */
 };
 
 

@@ -167,6 +167,7 @@ ngx_iap_search_ask(ngx_iap_search_t *search, ngx_iap_link_t *link)
                               search->len)
             == NGX_OK)
         {
+            search->link = link;
             return;
         }
 
@@ -214,7 +215,8 @@ ngx_iap_search_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
         break;
 
     default:
-        search->why = "no connection";
+        search->why = ngx_iap_link_too_long(search->link)
+                      ? "the answer is too long" : "no connection";
     }
 
     ngx_iap_search_ask(search, search->kind->next(search));

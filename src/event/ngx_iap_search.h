@@ -66,6 +66,7 @@ struct ngx_iap_search_s {
     size_t                        len;
 
     ngx_iap_op_t                  op;           /* while running */
+    ngx_iap_link_t               *link;         /* that it was sent to */
     ngx_event_t                   timer;        /* until the next search */
     ngx_msec_t                    began;        /* the latest one */
 

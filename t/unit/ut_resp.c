@@ -25,6 +25,7 @@ static const iap_resp_bounds_t  ut_bounds = { UT_BYTES, UT_ELEMENTS };
 static void ut_whole(void);
 static void ut_cut(void);
 static void ut_refused(void);
+static void ut_too_long(void);
 static void ut_refused_early(void);
 static void ut_depth(void);
 static void ut_bounds_of_bytes(void);
@@ -41,6 +42,7 @@ main(void)
     ut_whole();
     ut_cut();
     ut_refused();
+    ut_too_long();
     ut_refused_early();
     ut_depth();
     ut_bounds_of_bytes();
@@ -78,7 +80,8 @@ ut_scan(iap_resp_t *resp, const iap_resp_bounds_t *bounds, const char *data,
 }
 
 
-/* how the bytes end, in pieces of that length: how many replies, or -1 */
+/* how the bytes end, in pieces of that length: how many replies; -1: bad; -3:
+   too long */
 
 static int
 ut_count_in(const char *data, size_t len, size_t piece)
@@ -97,6 +100,10 @@ ut_count_in(const char *data, size_t len, size_t piece)
 
         if (rc == IAP_RESP_BAD) {
             return -1;
+        }
+
+        if (rc == IAP_RESP_LONG) {
+            return -3;
         }
 
         if (rc == IAP_RESP_DONE) {
@@ -226,11 +233,8 @@ ut_refused(void)
 
         /* lengths */
 
-        "$\r\n", "$-2\r\n", "$-\r\n", "$1048577\r\n", "$16777216\r\n",
-        "$9223372036854775807\r\n", "$18446744073709551615\r\n",
-        "$9999999999999999999\r\n", "$00\r\n",
-        "*\r\n", "*-2\r\n", "*65537\r\n", "*4294967297\r\n",
-        "*9223372036854775807\r\n", "*2147483648\r\n",
+        "$\r\n", "$-2\r\n", "$-\r\n", "$18446744073709551615\r\n", "$00\r\n",
+        "*\r\n", "*-2\r\n",
 
         /* what follows a bulk */
 
@@ -246,6 +250,28 @@ ut_refused(void)
 }
 
 
+/* which is said, for somebody may have to raise a bound */
+
+static void
+ut_too_long(void)
+{
+    size_t  i;
+
+    static const char *const  text[] = {
+        "$1048577\r\n", "$16777216\r\n", "$9223372036854775807\r\n",
+        "$9999999999999999999\r\n", "*65537\r\n", "*4294967297\r\n",
+        "*9223372036854775807\r\n", "*2147483648\r\n",
+        "*2\r\n$1\r\na\r\n$1048577\r\n", "*1\r\n*65537\r\n"
+    };
+
+    for (i = 0; i < UT_LEN(text); i++) {
+        ut_ok(ut_replies(text[i]) == -3
+              && ut_count_in(text[i], strlen(text[i]), 1) == -3,
+              "too long %zu", i);
+    }
+}
+
+
 /* 16 MB declared and 12 bytes there: the line alone tells */
 
 static void
@@ -253,8 +279,8 @@ ut_refused_early(void)
 {
     ut_ok(ut_replies("$16777216") == 0, "a length is not known yet");
     ut_ok(ut_replies("$16777216\r") == 0, "nor here");
-    ut_ok(ut_replies("$16777216\r\n") == -1, "it is refused with its line");
-    ut_ok(ut_replies("*3\r\n$1048577\r\n") == -1, "within an array as well");
+    ut_ok(ut_replies("$16777216\r\n") == -3, "it is refused with its line");
+    ut_ok(ut_replies("*3\r\n$1048577\r\n") == -3, "within an array as well");
 }
 
 
@@ -334,7 +360,7 @@ ut_bounds_of_bytes(void)
 
     text.len = 0;
     ut_text_bulk(&text, UT_BYTES - head + 1);
-    ut_ok(ut_count_in(text.data, text.len, 16384) == -1, "longer is not");
+    ut_ok(ut_count_in(text.data, text.len, 16384) == -3, "longer is not");
 
     text.len = 0;
     ut_text_line(&text, '*', 3);
@@ -347,14 +373,14 @@ ut_bounds_of_bytes(void)
     ut_text_line(&text, '*', 2);
     ut_text_bulk(&text, UT_BYTES / 2);
     ut_text_bulk(&text, UT_BYTES / 2);
-    ut_ok(ut_count_in(text.data, text.len, 16384) == -1, "a bit more is not");
+    ut_ok(ut_count_in(text.data, text.len, 16384) == -3, "a bit more is not");
 
     text.len = 0;
     ut_text_add(&text, "+", 1);
     while (text.len < UT_BYTES + 1) {
         ut_text_add(&text, "text", 4);
     }
-    ut_ok(ut_count_in(text.data, text.len, 16384) == -1,
+    ut_ok(ut_count_in(text.data, text.len, 16384) == -3,
           "nor a line without an end");
 
     free(text.data);
@@ -456,7 +482,7 @@ ut_random_replies(void)
                 wrong += ends[n++] != at;
 
             } else {
-                wrong += rc == IAP_RESP_BAD || used != have;
+                wrong += rc != IAP_RESP_MORE || used != have;
             }
         }
 
@@ -507,7 +533,7 @@ ut_noise(void)
         for (at = 0; at < len; at += used) {
             rc = ut_scan(&resp, &ut_bounds, bytes + at, len - at, &used);
 
-            if (rc == IAP_RESP_BAD) {
+            if (rc == IAP_RESP_BAD || rc == IAP_RESP_LONG) {
                 break;
             }
 

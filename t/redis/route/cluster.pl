@@ -198,6 +198,94 @@ test cluster_lies => sub {
 };
 
 
+# A map in shreds: 16384 ranges with two replicas each, which is beyond the
+# bound of other replies
+
+test cluster_shreds => sub {
+    my @nodes = cluster(2);
+    my @ports = map { $_->port } @nodes;
+    my @rest  = map { [bulk('127.0.0.1'), ":$_", bulk('1' x 40)] } 1, 2;
+
+    my $shreds = array(map {
+        array(":$_", ":$_", [bulk('127.0.0.1'), ':' . $ports[$_ % 2],
+                             bulk('0' x 40)], @rest)
+    } 0 .. LAST);
+
+    cmp_ok length $shreds, '>', 2 * 1024 * 1024, 'the map is a large one';
+    my $seed = fake();
+    $_->behave('SLOTS', raw => $shreds) foreach $seed, @nodes;
+
+    my $nginx = cluster_nginx([$seed], timeout => '5s');
+    is $nginx->decide('k'), 'A', 'it is read';
+    is $nginx->peers, names(@nodes), 'the nodes are known';
+
+    my @keys = map { key_of($_) } 0, 1;
+    my @before = map { decided($_) } @nodes;
+
+    is $nginx->decide($keys[$_]), 'A', "a slot of node $_" foreach 0, 1;
+    is_deeply [map { decided($nodes[$_]) - $before[$_] } 0, 1], [1, 1],
+        'is asked there';
+
+    # once more, over the connections that decisions use
+
+    $nodes[0]->behave('*', raw => "-MOVED 1 127.0.0.1:$ports[1]\r\n");
+    is $nginx->decide($keys[0]), 'A', 'a slot has moved';
+    ok waits(5, sub { asked($nodes[0], 'SLOTS') + asked($nodes[1], 'SLOTS') }),
+        'the map is read again';
+    is $nginx->decide($keys[1]), 'A', 'and others are decided';
+    is_deeply [map { $_->report->{connections} } @nodes], [1, 1],
+        'no connection was closed for that';
+
+    ends_well($nginx);
+};
+
+# of an even slot, or of an odd one
+
+sub key_of {
+    my ($odd) = @_;
+    my $i = 0;
+    $i++ while (RouteTest::crc16("t:b:s$i") % 16_384) % 2 != $odd;
+    return "s$i";
+}
+
+
+# What is longer than that is said as what it is, and the map stays
+
+test cluster_too_long => sub {
+    my @nodes = cluster(2);
+    my $long  = "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n\$99999999\r\nx";
+
+    my $nginx = cluster_nginx([@nodes]);
+    my ($zero, $one) = (key_in(0, 8191), key_in(8192, LAST, 'o'));
+    is $nginx->decide($zero, $one), 'AA', 'at first all is well';
+
+    $_->behave('SLOTS', raw => $long) foreach @nodes;
+    $nodes[0]->behave('*', raw => "-MOVED 1 127.0.0.1:@{[ $nodes[1]->port ]}\r\n");
+    is $nginx->decide(key_in(0, 8191, 'x')), 'A', 'a slot has moved';
+
+    ok waits(3, sub { $nginx->log_lines(
+        qr/\[warn\].*tells the slots of the cluster: the answer is too long/) }),
+        'why the map is not read is told';
+    sleep 0.5;
+    ok defined $nginx->decides_within(3, 'A', key_in(8192, LAST, 'y')),
+        'but what is known is used';
+    is $nginx->peers, names(@nodes), 'all of it';
+    is scalar(() = $nginx->log_lines(qr/the answer is too long/)), 1,
+        'and told once';
+
+    ends_well($nginx);
+
+    # where nothing is known yet
+
+    $nginx = cluster_nginx([@nodes]);
+    is $nginx->decide('k'), 'B', 'no decision without a map';
+    ok waits(3, sub { $nginx->log_lines(
+        qr/\[error\].*store is down: the answer is too long/) }), 'and why';
+
+    ends_well($nginx, qr/store is down/);
+};
+
+
 test cluster_hosts => sub {
     foreach my $host (undef, '', '127.0.0.1') {
         my $name  = defined $host ? "\"$host\"" : 'nil';
