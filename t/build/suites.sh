@@ -6,7 +6,7 @@
 #
 # What a file of tests has said is in build/test/SUITE/FILE.log.
 
-ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 long load ends"
+ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -155,7 +155,7 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        perl | plain | store | hup | long | load)
+        perl | plain | store | hup | load)
             locked build_installed ;;
         static)
             locked build_static ;;
@@ -298,8 +298,8 @@ test_nginx() {
 }
 
 
-# So that none is left at the end that all wait for: what starts servers of its
-# own takes long, and what has many blocks does
+# So that none is left at the end that all wait for: whole machines take
+# longest, then what starts servers of its own, then what has many blocks
 
 longest_first() {
     local file own
@@ -307,6 +307,7 @@ longest_first() {
     for file in "$@"; do
         own=1
         ! grep -q '^run_tests' "$file" || own=0
+        [ "$file" = "${file#t/load/}" ] || own=2
         echo "$own $(wc -c < "$file") $file"
     done | sort -k1,1nr -k2,2nr | cut -d' ' -f3
 }
@@ -386,16 +387,9 @@ no_asan_reports() {
 
 
 # Whole machines of servers and clients.  Those that measure have this one for
-# themselves, one after the other; those that only see what happens in its time
-# say so, and mostly wait.
+# themselves, one after the other; the others say so, and belong to "plain".
 
 BESIDE='^# Runs beside others\.'
-
-suite_long() {
-    use_installed
-    nginx_in_environment
-    run_suite long "$((JOBS * 2))" "perl -It/lib" "$@"
-}
 
 suite_load() {
     use_installed
@@ -450,7 +444,7 @@ files_of() {
 
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
-            long:t/load/*.pl)
+            plain:t/load/*.pl)
                 ! grep -q "$BESIDE" "$file" || echo "$file" ;;
             load:t/load/*.pl)
                 grep -q "$BESIDE" "$file" || echo "$file" ;;

@@ -4,8 +4,6 @@
 # after how many calls, what clients see, when it closes again; who gets a
 # probe when the open time ends; and that nothing is left behind by clients
 # that leave and workers that are killed.
-#
-# Runs beside others.
 
 use strict;
 use warnings;

@@ -3,8 +3,6 @@
 # A Cluster under load: decisions over several slots, all or nothing; slots
 # that are moved, with half of their keys gone; a node that is added, one that
 # is killed, with a replica and without one.  Nobody who asks is told of it.
-#
-# Runs beside others.
 
 use strict;
 use warnings;

@@ -3,8 +3,6 @@
 # What decides while the store is away: each layer's on_error, in all workers
 # together, by this machine's share of the limits.  And what never reaches the
 # store, whether it is there or not: a key that is known to be refused.
-#
-# Runs beside others.
 
 use strict;
 use warnings;

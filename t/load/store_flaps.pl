@@ -2,8 +2,6 @@
 
 # A store between well and unwell: what is said of it in the log is right, and
 # said once.
-#
-# Runs beside others.
 
 use strict;
 use warnings;
