@@ -290,6 +290,19 @@ iap_resp_decimal(uint8_t *p, uint64_t n)
     size_t   len;
     uint8_t  digits[20], *d;
 
+    /* most are lengths of words */
+
+    if (n < 10) {
+        *p++ = (uint8_t) ('0' + n);
+        return p;
+    }
+
+    if (n < 100) {
+        *p++ = (uint8_t) ('0' + n / 10);
+        *p++ = (uint8_t) ('0' + n % 10);
+        return p;
+    }
+
     d = digits + sizeof(digits);
 
     do {

@@ -143,10 +143,6 @@ ngx_http_iap_guard_trip_create(ngx_uint_t n, ngx_log_t *log)
     u_char                     *p;
     ngx_http_iap_guard_trip_t  *trip;
 
-    /* locations differ in it, but not by much */
-
-    n = ngx_max(n, 8);
-
     trip = ngx_alloc(sizeof(ngx_http_iap_guard_trip_t)
                      + n * (sizeof(iap_check_t) + sizeof(ngx_iap_subject_t)
                             + sizeof(ngx_http_iap_guard_layer_t *)
