@@ -56,6 +56,9 @@ foreach my $mode (qw(single proxy)) {
                 "machine $i: the ten pass, and nobody else";
         }
 
+        like $nginx[1]->get('/t?ip=192.0.2.1&u=n2-1')->{headers}{'retry-after'},
+            qr/^(?:3[0-5]\d\d|3600)$/, 'and is told when one may leave';
+
         my $calls = scripts($redis) - $before;
 
         # each of the ten asks, at each machine; in slots each layer by itself

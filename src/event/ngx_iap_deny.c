@@ -13,6 +13,7 @@
 
 #define NGX_IAP_DENY_SEGMENT  (IAP_CHECK_WINDOW + 1)    /* it is full */
 #define NGX_IAP_DENY_USER     (IAP_CHECK_WINDOW + 2)    /* is one of its */
+#define NGX_IAP_DENY_WAIT     (IAP_CHECK_WINDOW + 3)    /* when one leaves */
 
 
 /* what an entry's key is made of: all of 64 bits, so that nothing is padded */
@@ -32,6 +33,7 @@ typedef struct {
     iap_hash_t   key;           /* of the entry of the check's own key */
     iap_hash_t   segment;
     iap_hash_t   user;
+    iap_hash_t   wait;
 } ngx_iap_deny_keys_t;
 
 
@@ -160,8 +162,12 @@ ngx_iap_deny_keys(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     keys->user = ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_USER,
                                    check->member, pardons);
 
+    keys->wait = ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_WAIT,
+                                   check->key, pardons);
+
     iap_table_prefetch(&zone->denied_users, keys->segment);
     iap_table_prefetch(&zone->denied_users, keys->user);
+    iap_table_prefetch(&zone->denied_users, keys->wait);
 }
 
 
@@ -189,13 +195,16 @@ ngx_iap_deny_until_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     until = ngx_iap_deny_find_locked(&zone->denied_users, keys->segment);
 
-    if (until > now
-        && ngx_iap_deny_find_locked(&zone->denied_users, keys->user) > now)
+    if (until <= now
+        || ngx_iap_deny_find_locked(&zone->denied_users, keys->user) > now)
     {
         return 0;
     }
 
-    return until;
+    /* how long it will last, not for how long it is believed */
+
+    return ngx_max(until, ngx_iap_deny_find_locked(&zone->denied_users,
+                                                   keys->wait));
 }
 
 
@@ -292,7 +301,9 @@ ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key, iap_ticks_t now,
 
 /*
  * First the users, then the segment: it must not be denied to one of them for
- * want of room.  They pass no earlier than the segment does.
+ * want of room.  They pass no earlier than the segment does.  It is asked
+ * about again before a part is over, in case that something is other than it
+ * looks from here; whoever is refused is told when one of them leaves.
  */
 
 void
@@ -302,11 +313,11 @@ ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 {
     ngx_int_t    rc;
     ngx_uint_t   i;
-    iap_hash_t   segment, hashes[NGX_IAP_DENY_USERS_MAX];
+    iap_hash_t   segment, leaves, hashes[NGX_IAP_DENY_USERS_MAX];
     iap_ticks_t  now, until, wait;
 
-    wait = ngx_min(check->wait, check->distinct.part);
-    wait = ngx_min(wait, longest);
+    wait = ngx_min(check->wait, ngx_iap_deny_longest(check));
+    longest = ngx_min(longest, check->distinct.part);
 
     /* fewer than its limit: that is not what has refused */
 
@@ -317,7 +328,7 @@ ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     }
 
     now = ngx_iap_now();
-    until = now + wait;
+    until = now + ngx_min(wait, longest);
 
     for (i = 0; i < n; i++) {
         hashes[i] = ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_USER,
@@ -326,14 +337,21 @@ ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     segment = ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_SEGMENT,
                                 check->key, pardons);
+    leaves = ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_WAIT,
+                               check->key, pardons);
 
     rc = ngx_iap_deny_users(zone, hashes, n, now, until);
 
     if (rc == NGX_OK) {
         ngx_shmtx_lock(&zone->shpool->mutex);
 
-        rc = ngx_iap_deny_enter_locked(&zone->denied_users, segment, now,
-                                       until);
+        rc = ngx_iap_deny_enter_locked(&zone->denied_users, leaves, now,
+                                       now + wait);
+
+        if (rc == NGX_OK) {
+            rc = ngx_iap_deny_enter_locked(&zone->denied_users, segment, now,
+                                           until);
+        }
 
         if (rc == NGX_OK) {
             zone->head->segments_until =

@@ -9,8 +9,8 @@
 #define NGX_IAP_PROBE_TOKEN  IAP_TICKS_PER_MS
 #define NGX_IAP_PROBE_BURST  (1000 * IAP_TICKS_PER_MS)
 
-/* microseconds, besides a call's own time, after which a failure has nothing to
-   do with the one before it */
+/* microseconds, besides the calls' own time, after which failures that follow
+   each other have nothing to do with each other */
 #define NGX_IAP_PEER_MEMORY  10000000
 
 /* names tried for a probe's key, until one is of a slot of the node; and the
@@ -30,6 +30,7 @@ typedef struct {
 static ngx_iap_peer_t *ngx_iap_peer_create(ngx_iap_redis_t *redis,
     ngx_iap_node_t *node);
 static void ngx_iap_peer_free(ngx_iap_peer_t *peer);
+static void ngx_iap_peer_forget(ngx_iap_peer_t *peer, uint64_t now);
 static void ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name);
 static void ngx_iap_peer_arm(ngx_iap_peer_t *peer);
 static void ngx_iap_peer_probe_handler(ngx_event_t *ev);
@@ -206,15 +207,12 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 
     now = ngx_iap_call_now();
 
-    if (now - peer->failed
-        > NGX_IAP_PEER_MEMORY + peer->redis->conf->link.timeout * 1000)
-    {
-        peer->fails = 0;
-    }
+    ngx_iap_peer_forget(peer, now);
 
     peer->failed = now;
+    peer->failures[peer->fails++] = now;
 
-    if (++peer->fails < NGX_IAP_FAILURES_MAX) {
+    if (peer->fails < NGX_IAP_FAILURES_MAX) {
         return;
     }
 
@@ -226,6 +224,27 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
     }
 
     ngx_iap_peer_arm(peer);
+}
+
+
+static void
+ngx_iap_peer_forget(ngx_iap_peer_t *peer, uint64_t now)
+{
+    uint64_t    memory;
+    ngx_uint_t  i, n;
+
+    memory = NGX_IAP_PEER_MEMORY
+             + peer->redis->conf->link.timeout * 1000 * NGX_IAP_FAILURES_MAX;
+
+    n = 0;
+
+    for (i = 0; i < peer->fails; i++) {
+        if (now - peer->failures[i] <= memory) {
+            peer->failures[n++] = peer->failures[i];
+        }
+    }
+
+    peer->fails = n;
 }
 
 

@@ -38,9 +38,9 @@
    without */
 #define NGX_IAP_DECISIONS_MAX   16384
 
-/* Failures in a row that make a node "down", none of them much later than the
-   one before it.  All that fails with one connection is one failure, and so is
-   all that was waiting when the first of it came too late. */
+/* Failures in a row, and within some ten seconds, that make a node "down".  All
+   that fails with one connection is one failure, and so is all that was
+   waiting when the first of it came too late. */
 #define NGX_IAP_FAILURES_MAX    5
 
 

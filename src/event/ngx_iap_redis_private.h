@@ -40,8 +40,10 @@ typedef struct {
     ngx_iap_node_t     node;        /* memory is the peer's */
     ngx_iap_link_t    *link;
     ngx_uint_t         ncalls;      /* that hold a pointer to it */
-    ngx_uint_t         fails;       /* in a row */
-    uint64_t           failed;      /* microseconds; the latest of them */
+    ngx_uint_t         fails;       /* in a row, not long ago: */
+    uint64_t           failures[NGX_IAP_FAILURES_MAX];  /* microseconds */
+    uint64_t           failed;      /* the latest one, even if it has decided
+                                       since */
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
     uint64_t           doubted;     /* when, if it has decided nothing since;

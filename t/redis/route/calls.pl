@@ -96,29 +96,25 @@ test call_places => sub {
         return $fake->report->{commands} - $before;
     };
 
-    my @both = (array(':1', bulk('AA'), ':0', bulk('')),
-                array(':1', (bulk('A'), ':0', bulk('')) x 2));
+    my $both = array(':1', bulk('AA'));
 
     foreach my $mode (qw(proxy cluster)) {
         my $fake  = fake();
         $fake->behave('SLOTS', raw => slots([0, LAST, '', $fake->port]));
         my $nginx = nginx(mode => $mode, node => [$fake->node]);
         my $own   = $mode eq 'proxy';
-        my $n     = 0;
 
         is $nginx->decide('k'), 'A', "$mode: before";
 
-        $fake->behave('*', raw => $own ? $ADMITTED : $both[0]);
+        $fake->behave('*', raw => $own ? $ADMITTED : $both);
         is $calls->($fake, [$nginx, "decide 1 @same[0, 1]"], 'AA',
                     "$mode: keys of one slot"), $own ? 2 : 1, 'calls';
-        $fake->behave('*', raw => $own ? $ADMITTED : $both[1]);
         is $calls->($fake, [$nginx, map { "decide 2$_ $same[$_]" } 0, 1],
                     'A A', "$mode: of two decisions"), $own ? 2 : 1, 'calls';
 
-        $fake->behave('*', raw => $both[0]);
+        $fake->behave('*', raw => $both);
         is $calls->($fake, [$nginx, 'decide 3 {tag}1 {tag}2'], 'AA',
                     "$mode: keys of one tag"), 1, 'one call';
-        $fake->behave('*', raw => $both[1]);
         is $calls->($fake, [$nginx, 'decide 4 {tag}1', 'decide 5 {tag}2'],
                     'A A', "$mode: of two decisions"), 1, 'one call';
         is $calls->($fake, [$nginx, 'decide 6 k', 'decide 7 k'],

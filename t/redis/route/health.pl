@@ -67,6 +67,13 @@ test health_forgets => sub {
     }
     is {$nginx->nodes}->{down}, 0, 'five, each long after the one before it';
 
+    foreach (1 .. 8) {
+        $fails->(1);
+        $nginx->tell('age 4500');
+    }
+    is {$nginx->nodes}->{down}, 0, 'eight, of which five take half a minute';
+    $nginx->tell('age 11000');
+
     $fails->(4);
     is {$nginx->nodes}->{down}, 0, 'four more';
     $nginx->tell('age 5000');

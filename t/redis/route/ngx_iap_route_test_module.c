@@ -511,6 +511,7 @@ ngx_iap_route_test_free(ngx_iap_route_test_t *t)
 static void
 ngx_iap_route_test_age(ngx_msec_t msec)
 {
+    ngx_uint_t        i;
     ngx_queue_t      *q;
     ngx_iap_peer_t   *peer;
     ngx_iap_redis_t  *redis;
@@ -523,6 +524,10 @@ ngx_iap_route_test_age(ngx_msec_t msec)
     {
         peer = ngx_queue_data(q, ngx_iap_peer_t, queue);
         peer->failed -= ngx_min(peer->failed, msec * 1000);
+
+        for (i = 0; i < peer->fails; i++) {
+            peer->failures[i] -= ngx_min(peer->failures[i], msec * 1000);
+        }
     }
 }
 
