@@ -25,6 +25,7 @@ my %paths = IapGuard::Nginx->options;
 at_once();
 outage();
 short_outage();
+by_hand();
 nothing_due();
 hold();
 users();
@@ -196,6 +197,34 @@ sub short_outage {
 
         $test->end;
     }
+
+    return;
+}
+
+
+# a breaker that was opened for another reason than failures
+
+sub by_hand {
+    my $test  = test();
+    my $peers = $test->peers;
+
+    $test->put_many(400);
+    $test->nginx->wait_for(20, sub { $peers->count('/verify') > 120 });
+
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"forced-open"}');
+    sleep 0.5;
+    my $cut = $peers->count('/verify');
+    sleep 1;
+    is $peers->count('/verify'), $cut, 'forced open: no calls';
+
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"auto"}');
+    my $up = IapGuard::Loop::now();
+    sleep 4;
+    my @calls = per_second($up, 4, $peers->calls('/verify'));
+    note "second since it is in auto again: @calls";
+    cmp_ok $calls[0] + $calls[1], '<=', 6, 'and slow start after it';
+
+    $test->end;
 
     return;
 }
