@@ -280,7 +280,8 @@ const char *
 __lsan_default_suppressions(void)
 {
     return "leak:ngx_event_process_init\nleak:ngx_regex_malloc\n"
-           "leak:add_to_global_resize\n";
+           "leak:add_to_global_resize\nleak:_dl_map_object_deps\n"
+           "leak:dl_open_worker\n";
 }
 
 /* weak: configure links its test programs with this file, too */
