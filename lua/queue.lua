@@ -8,16 +8,17 @@
 --        3   result    hash  ticket -> the result
 --        4   key       hash  idempotency key -> ticket
 --        5   due       zset  ticket -> when it is due; waits for that
---        6   ready     zset  "what user \0 number ticket"; due, ordered by
---                            their bytes (all of score 0)
---        7   turn      zset  "what user" -> its latest turn; of those who
---                            have something in "ready"
+--        6   ready     zset  "what user \0 due ticket"; those that are due,
+--                            ordered by their bytes (all of score 0)
+--        7   turn      zset  user -> its latest turn; of those who have
+--                            work in "ready"
 --        8   lease     zset  ticket -> until when somebody has it
 --        9   ended     zset  ticket -> when it ended; no callback is due
 --        10  count     hash  next, turn; pending, verified, ..., callbacks
 --        11 to 15  status  zset  ticket -> number; of pending, verified,
 --                            rejected, parked, dead
 --        16  pace      string  when the next call at `rate` may be made
+--        17  turnc     zset  as "turn", of callbacks
 -- ARGV   the operation, then
 --        put     ticket, key, user, max, record
 --        alias   ticket, other: the first is another name of the second
@@ -63,11 +64,14 @@ local pack, unpack = cmsgpack.pack, cmsgpack.unpack
 local floor, max, min = math.floor, math.max, math.min
 local format = string.format
 
-local ENTRY, RECORD, RESULT, KEY, DUE, READY, TURN, LEASE, ENDED, COUNT =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8],
-  KEYS[9], KEYS[10]
+local ENTRY, RECORD, RESULT, KEY, DUE, READY, LEASE, ENDED, COUNT =
+  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8], KEYS[9],
+  KEYS[10]
 local STATUS = 11
 local PACE = KEYS[16]
+
+-- work and callbacks take turns of their own
+local TURN = { w = KEYS[7], c = KEYS[17] }
 
 -- names of the counters, by status
 local NAMES = { [0] = 'pending', 'verified', 'rejected', 'parked', 'dead' }
@@ -113,15 +117,13 @@ local function count(name, by)
 end
 
 
--- work and callbacks take turns of their own
-
 local function lane(e)
-  return (e.status == PENDING and 'w' or 'c') .. e.user
+  return e.status == PENDING and 'w' or 'c'
 end
 
 
 local function ready_name(e)
-  return lane(e) .. '\0' .. format('%020.0f', e.due) .. e.ticket
+  return lane(e) .. e.user .. '\0' .. format('%020.0f', e.due) .. e.ticket
 end
 
 
@@ -130,10 +132,10 @@ end
 local function make_ready(e)
   call('ZADD', READY, 0, ready_name(e))
 
-  local user = lane(e)
+  local turn = TURN[lane(e)]
 
-  if not call('ZSCORE', TURN, user) then
-    call('ZADD', TURN, integer(call('HINCRBY', COUNT, 'turn', 1)), user)
+  if not call('ZSCORE', turn, e.user) then
+    call('ZADD', turn, integer(call('HINCRBY', COUNT, 'turn', 1)), e.user)
   end
 end
 
@@ -341,34 +343,43 @@ local function paced(wanted, interval)
 end
 
 
--- the first of the user whose turn was longest ago, of those of one lane
+-- the first of the user whose turn was longest ago
 
 local function take_next(what)
-  local users = call('ZRANGE', TURN, 0, STEPS - 1)
+  local turn = TURN[what]
 
-  for u = 1, #users do
-    local user = users[u]
+  for step = 1, STEPS do
+    local user = call('ZRANGE', turn, 0, 0)[1]
 
-    if user:sub(1, 1) == what then
-      local names = call('ZRANGEBYLEX', READY, '[' .. user .. '\0',
-                         '(' .. user .. '\1', 'LIMIT', 0, 2)
+    if not user then
+      return
+    end
 
-      if #names < 2 then
-        call('ZREM', TURN, user)
-      else
-        call('ZADD', TURN, integer(call('HINCRBY', COUNT, 'turn', 1)), user)
-      end
+    local lane_user = what .. user
+    local names = call('ZRANGEBYLEX', READY, '[' .. lane_user .. '\0',
+                       '(' .. lane_user .. '\1', 'LIMIT', 0, 2)
 
-      if #names > 0 then
-        call('ZREM', READY, names[1])
-        return load(names[1]:sub(#user + 22))
+    if #names < 2 then
+      call('ZREM', turn, user)
+    else
+      call('ZADD', turn, integer(call('HINCRBY', COUNT, 'turn', 1)), user)
+    end
+
+    if #names > 0 then
+      call('ZREM', READY, names[1])
+
+      -- behind the zero byte and 20 digits
+      local e = load(names[1]:sub(#lane_user + 22))
+
+      if e then
+        return e
       end
     end
   end
 end
 
 
-local function until_due(machine)
+local function until_due()
   local first = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
   local wait_ms = 1000
 
@@ -418,7 +429,7 @@ local function take()
   end
 
   reply[2] = integer(may == 0 and next_call and max(next_call - now, 1)
-                     or until_due(machine))
+                     or until_due())
 
   return reply
 end
