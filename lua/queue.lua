@@ -3,30 +3,35 @@
 -- src/event/ngx_iap_ledger.h's operations, is carried out whole or not at all.
 --
 -- KEYS   all keys of one queue, "PREFIX:{q:NAME}:" and
---        1   entry     hash  ticket -> the entry, packed (cmsgpack)
---        2   record    hash  ticket -> the sealed record
---        3   result    hash  ticket -> the result
---        4   key       hash  idempotency key -> ticket
---        5   due       zset  ticket -> when it is due; waits for that
---        6   ready     zset  "what user \0 due ticket"; those that are due,
---                            ordered by their bytes (all of score 0)
---        7   turn      zset  user -> its latest turn; of those who have
---                            work in "ready"
---        8   lease     zset  ticket -> until when somebody has it
---        9   ended     zset  ticket -> when it ended; no callback is due
---        10  count     hash  next, turn; pending, verified, ..., callbacks
---        11 to 15  status  zset  ticket -> number; of pending, verified,
---                            rejected, parked, dead
---        16  pace      string  when the next call at `rate` may be made
---        17  turnc     zset  as "turn", of callbacks
+--        1   entry     hash    ticket -> the entry, packed (cmsgpack); or "="
+--                              and the ticket that it is another name of
+--        2   record    hash    ticket -> the sealed record
+--        3   result    hash    ticket -> the result
+--        4   key       hash    idempotency key -> ticket
+--        5   due       zset    ticket -> when it is due; waits for that
+--        6   ready     zset    "lane user \0 due ticket" of those that are due,
+--                              ordered by their bytes (all of score 0); the
+--                              lane is "w" for work, "c" for callbacks
+--        7   work      zset    user -> its latest turn; of those who have
+--                              work in "ready"
+--        8   callback  zset    likewise, callbacks
+--        9   lease     zset    ticket -> until when somebody has it
+--        10  ended     zset    ticket -> when it ended; no callback is due
+--        11  count     hash    next (number), turn, callbacks (that are due)
+--        12  pending   zset    ticket -> number
+--        13  verified, 14 rejected, 15 parked, 16 dead: likewise
+--        17  pace      string  when the next call at `rate` may be made
+--        18  machine   hash    machine -> its latest session
 -- ARGV   the operation, then
---        put     ticket, key, user, max, record
---        alias   ticket, other: the first is another name of the second
+--        put     for each: ticket, key, user, max, record
+--        import  for each: ticket, key, user, status, work, ms since it was
+--                    put, ms since it ended or "", ms until it is due, leases,
+--                    callback, deliveries, result, record
 --        find    ticket
---        take    what ("w" work, "c" callbacks), machine, session, count,
---                    interval, retry_max, lease (all in ms), bytes
+--        take    lane, machine, session, count, interval, retry_max, lease
+--                    (all in ms), bytes
 --        renew   machine, session, lease
---        back    machine, session, ticket or ""
+--        back    machine, session, number or ""
 --        settle  machine, session, ticket, work, status, delay, callback
 --                    ("1" or "0"), result
 --        deliver machine, session, ticket, callback, delay
@@ -34,56 +39,65 @@
 --        list    status or "", after, count
 --        retry   ticket or "", count
 --        sweep   keep, count
+--        hello
+--        probe
 -- reply  a word, then
---        put     "ok", "duplicate" or "full"; the ticket
---        alias   "ok"
+--        put     not that, but for each: "ok", "duplicate" or "full"; ticket
+--        import  not that, but for each: "ok", "known" or "alias"
 --        find    "ok" and an entry, or "none"
---        take    "ok", ms until something is due, entries
+--        take    "ok", ms until something may be due, "1" if the pace leaves
+--                    no call now (else "0"), entries
 --        renew, back  "ok", how many
 --        settle, deliver  "ok", or "none": the session has it no more
 --        count   "ok", pending, verified, rejected, parked, dead, callbacks,
 --                    when the oldest pending one was put, now
 --        list    "ok", entries
 --        retry, sweep  "ok", how many
+--        hello, probe  "ok"
 --        An entry is 14 words: number, ticket, key, user, status, work,
 --        created, ended, due, leases, callback, deliveries, result, record.
 --        What does not belong to the operation is empty.
 --        An error is an error reply.
 --
 -- Moments are UNIX milliseconds of the server's clock.  If that is set back,
--- what is due later than retry_max from now is due.  Status and callback are
--- numbers, as in C.  A machine and a session are words.
+-- what is due later than retry_max from now is due, and so is what was due
+-- when it came.  Status and callback are numbers, as in C.  A machine and a
+-- session are words.
 --
--- Needs the right to call TIME, HGET, HSET, HDEL, HINCRBY, HMGET, HLEN,
--- ZADD, ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, ZRANGEBYLEX, GET and SET.
+-- Whatever says that an entry is there writes, if only what stands there
+-- already: WAIT and WAITAOF wait for what their own connection has written.
+--
+-- What is asked again, because its answer did not come, is not done twice.
+--
+-- Needs the right to call TIME, GET, SET, HGET, HSET, HDEL, HINCRBY, ZADD,
+-- ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, ZRANGEBYLEX and PEXPIRE; "probe"
+-- calls all of them, and leaves nothing behind.
 --
 
 local KEYS, ARGV = KEYS, ARGV
 local call = redis.call
 local pack, unpack = cmsgpack.pack, cmsgpack.unpack
 local floor, max, min = math.floor, math.max, math.min
-local format = string.format
+local format, sub = string.format, string.sub
 
-local ENTRY, RECORD, RESULT, KEY, DUE, READY, LEASE, ENDED, COUNT =
-  KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8], KEYS[9],
-  KEYS[10]
-local STATUS = 11
-local PACE = KEYS[16]
+-- places in KEYS; some proxies want to see that in each call
 
--- work and callbacks take turns of their own
-local TURN = { w = KEYS[7], c = KEYS[17] }
+local ENTRY, RECORD, RESULT, KEY, DUE, READY = 1, 2, 3, 4, 5, 6
+local TURN = { w = 7, c = 8 }
+local LEASE, ENDED, COUNT, STATUS, PACE, MACHINE = 9, 10, 11, 12, 17, 18
 
--- names of the counters, by status
-local NAMES = { [0] = 'pending', 'verified', 'rejected', 'parked', 'dead' }
-
-local PENDING, REJECTED, PARKED, DEAD = 0, 2, 3, 4
+local PENDING, VERIFIED, REJECTED, PARKED, DEAD = 0, 1, 2, 3, 4
 local CALLBACK_NONE, CALLBACK_DUE = 0, 1
 
--- looked at by one take, besides what it returns
+local PUT_ARGS, IMPORT_ARGS = 5, 13
+
+-- entries that one call looks at, besides those that it returns
 local STEPS = 256
 
 -- a take may be late by so much without losing calls
 local PACE_SLACK_MS = 100
+
+local MACHINE_MS = 86400000
 
 local time = call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
@@ -94,13 +108,13 @@ local function integer(n)
 end
 
 
+-- the entry itself, whichever of its names this is
+
 local function load(ticket)
-  local packed = call('HGET', ENTRY, ticket)
+  local packed = call('HGET', KEYS[ENTRY], ticket)
 
-  -- another name leads to the entry itself
-
-  if packed and packed:sub(1, 1) == '=' then
-    packed = call('HGET', ENTRY, packed:sub(2))
+  if packed and sub(packed, 1, 1) == '=' then
+    packed = call('HGET', KEYS[ENTRY], sub(packed, 2))
   end
 
   return packed and unpack(packed)
@@ -108,12 +122,7 @@ end
 
 
 local function store(e)
-  call('HSET', ENTRY, e.ticket, pack(e))
-end
-
-
-local function count(name, by)
-  call('HINCRBY', COUNT, name, by)
+  call('HSET', KEYS[ENTRY], e.ticket, pack(e))
 end
 
 
@@ -127,58 +136,79 @@ local function ready_name(e)
 end
 
 
--- from "due", or from a lease, to those who have their turn
+-- to those who have their turn; a user who had nothing there comes last
 
 local function make_ready(e)
-  call('ZADD', READY, 0, ready_name(e))
-
   local turn = TURN[lane(e)]
 
-  if not call('ZSCORE', turn, e.user) then
-    call('ZADD', turn, integer(call('HINCRBY', COUNT, 'turn', 1)), e.user)
+  call('ZADD', KEYS[READY], 0, ready_name(e))
+
+  if not call('ZSCORE', KEYS[turn], e.user) then
+    call('ZADD', KEYS[turn],
+         integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), e.user)
   end
 end
 
 
--- waits until it is due, or is ready at once
+-- Stores it, and puts it where it belongs: it waits until it is due, is ready,
+-- or rests.
 
-local function wait(e)
-  if e.due > now then
-    call('ZADD', DUE, integer(e.due), e.ticket)
-  else
-    make_ready(e)
+local function place(e)
+  store(e)
+
+  if e.status == PENDING or e.callback == CALLBACK_DUE then
+
+    if e.due > now and e.due > max(e.created, e.ended) then
+      call('ZADD', KEYS[DUE], integer(e.due), e.ticket)
+    else
+      make_ready(e)
+    end
+
+  elseif e.ended > 0 then
+    call('ZADD', KEYS[ENDED], integer(e.ended), e.ticket)
   end
 end
 
 
--- out of wherever it waits
+-- out of wherever that is
 
-local function unwait(e)
-  call('ZREM', DUE, e.ticket)
-  call('ZREM', LEASE, e.ticket)
-  call('ZREM', READY, ready_name(e))
+local function unplace(e)
+  call('ZREM', KEYS[DUE], e.ticket)
+  call('ZREM', KEYS[READY], ready_name(e))
+  call('ZREM', KEYS[LEASE], e.ticket)
+  call('ZREM', KEYS[ENDED], e.ticket)
 end
 
 
 local function set_status(e, status)
   call('ZREM', KEYS[STATUS + e.status], e.ticket)
-  count(NAMES[e.status], -1)
   e.status = status
   call('ZADD', KEYS[STATUS + status], integer(e.number), e.ticket)
-  count(NAMES[status], 1)
 end
 
 
 local function set_callback(e, callback)
-  if e.callback == CALLBACK_DUE then
-    count('callbacks', -1)
+  if (e.callback == CALLBACK_DUE) ~= (callback == CALLBACK_DUE) then
+    call('HINCRBY', KEYS[COUNT], 'callbacks',
+         callback == CALLBACK_DUE and 1 or -1)
   end
 
   e.callback = callback
+end
 
-  if callback == CALLBACK_DUE then
-    count('callbacks', 1)
+
+-- an entry that the server has lost: the rest of it goes as well
+
+local function forget(ticket)
+  for status = PENDING, DEAD do
+    call('ZREM', KEYS[STATUS + status], ticket)
   end
+
+  call('ZREM', KEYS[DUE], ticket)
+  call('ZREM', KEYS[LEASE], ticket)
+  call('ZREM', KEYS[ENDED], ticket)
+  call('HDEL', KEYS[RECORD], ticket)
+  call('HDEL', KEYS[RESULT], ticket)
 end
 
 
@@ -196,74 +226,165 @@ local function tell(reply, e, result, record)
 end
 
 
--- whose the lease is: its own entry, or nothing
+local function owns(machine, session, e)
+  return e.machine == machine and e.session == session
+         and call('ZSCORE', KEYS[LEASE], e.ticket)
+end
 
-local function owned(machine, session, ticket)
-  local e = load(ticket)
 
-  if e and e.machine == machine and e.session == session
-     and call('ZSCORE', LEASE, e.ticket)
-  then
-    return e
-  end
+-- `last` says what a session has said of an entry that it has no more: if the
+-- answer did not reach it, it says so again
+
+local function released(e, last)
+  call('ZREM', KEYS[LEASE], e.ticket)
+  e.leases, e.machine, e.session, e.last = 0, '', '', last
 end
 
 
 local function give_back(e, uncounted)
-  call('ZREM', LEASE, e.ticket)
+  call('ZREM', KEYS[LEASE], e.ticket)
   e.leases = max(e.leases - uncounted, 0)
   e.machine, e.session = '', ''
-  store(e)
-  wait(e)
+  place(e)
+end
+
+
+local function new_entry(ticket, key, user)
+  return { number = call('HINCRBY', KEYS[COUNT], 'next', 1), ticket = ticket,
+           key = key, user = user, status = PENDING, work = '',
+           created = now, ended = 0, due = now, leases = 0,
+           callback = CALLBACK_NONE, deliveries = 0, machine = '',
+           session = '', last = '' }
+end
+
+
+-- under its key
+
+local function enter(e, record)
+  call('HSET', KEYS[KEY], e.key, e.ticket)
+  call('ZADD', KEYS[STATUS + e.status], integer(e.number), e.ticket)
+
+  if record ~= '' then
+    call('HSET', KEYS[RECORD], e.ticket, record)
+  end
+end
+
+
+-- the ticket and the entry of a key, unless the server has lost that
+
+local function known(key)
+  local ticket = call('HGET', KEYS[KEY], key)
+  local e = ticket and load(ticket)
+
+  if e then
+    call('HSET', KEYS[KEY], key, ticket)
+    return ticket, e
+  end
 end
 
 
 local function put()
-  local ticket, key, user, most, record =
-    ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6]
+  local reply = {}
 
-  local known = call('HGET', KEY, key)
+  for a = 2, #ARGV, PUT_ARGS do
+    local ticket, key = ARGV[a], ARGV[a + 1]
+    local word, other = 'ok', known(key)
 
-  if known then
-    return { known == ticket and 'ok' or 'duplicate', known }
+    if other then
+      word = other == ticket and 'ok' or 'duplicate'
+
+    elseif call('ZCARD', KEYS[STATUS]) >= tonumber(ARGV[a + 3]) then
+      word = 'full'
+
+    else
+      local e = new_entry(ticket, key, ARGV[a + 2])
+
+      enter(e, ARGV[a + 4])
+      place(e)
+    end
+
+    reply[#reply + 1], reply[#reply + 2] = word, other or ticket
   end
 
-  if tonumber(call('HGET', COUNT, 'pending') or 0) >= most then
-    return { 'full', ticket }
-  end
-
-  local e = { number = call('HINCRBY', COUNT, 'next', 1), ticket = ticket,
-              key = key, user = user, status = PENDING, work = '',
-              created = now, ended = 0, due = now, leases = 0,
-              callback = CALLBACK_NONE, deliveries = 0, machine = '',
-              session = '' }
-
-  call('HSET', KEY, key, ticket)
-  call('HSET', RECORD, ticket, record)
-  call('ZADD', KEYS[STATUS], integer(e.number), ticket)
-  count('pending', 1)
-  store(e)
-  wait(e)
-
-  return { 'ok', ticket }
+  return reply
 end
 
 
-local function alias()
-  if ARGV[2] ~= ARGV[3] then
-    call('HSET', ENTRY, ARGV[2], '=' .. ARGV[3])
+-- what became of it elsewhere; a, its place in ARGV
 
-    -- goes with the entry
-    local e = load(ARGV[3])
+local function take_over(e, a)
+  e.work = ARGV[a + 4]
+  e.ended = ARGV[a + 6] == '' and 0 or max(now - ARGV[a + 6], 1)
+  e.due = now + ARGV[a + 7]
+  e.leases, e.deliveries = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 10])
 
-    if e then
-      e.names = e.names or {}
-      e.names[#e.names + 1] = ARGV[2]
-      store(e)
-    end
+  set_callback(e, tonumber(ARGV[a + 9]))
+
+  if ARGV[a + 11] ~= '' then
+    call('HSET', KEYS[RESULT], e.ticket, ARGV[a + 11])
+  end
+end
+
+
+-- An entry that has come before is left as it is, unless it is judged here and
+-- was not there: then nobody is asked again, nor told again.
+
+local function meet(e, a, status)
+  if (status == VERIFIED or status == REJECTED)
+     and e.status ~= VERIFIED and e.status ~= REJECTED
+     and not call('ZSCORE', KEYS[LEASE], e.ticket)
+  then
+    unplace(e)
+    set_status(e, status)
+    call('HDEL', KEYS[RECORD], e.ticket)
+    call('HDEL', KEYS[RESULT], e.ticket)
+    take_over(e, a)
+    place(e)
+
+  else
+    store(e)
+  end
+end
+
+
+local function import_one(a)
+  local ticket, key, status = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 3])
+  local e, other = load(ticket)
+
+  if e then
+    meet(e, a, status)
+    return 'known'
   end
 
-  return { 'ok' }
+  other, e = known(key)
+
+  if e then
+    e.names = e.names or {}
+    e.names[#e.names + 1] = ticket
+    call('HSET', KEYS[ENTRY], ticket, '=' .. e.ticket)
+    meet(e, a, status)
+    return 'alias'
+  end
+
+  e = new_entry(ticket, key, ARGV[a + 2])
+  e.status, e.created = status, max(now - ARGV[a + 5], 1)
+
+  enter(e, ARGV[a + 12])
+  take_over(e, a)
+  place(e)
+
+  return 'ok'
+end
+
+
+local function import()
+  local reply = {}
+
+  for a = 2, #ARGV, IMPORT_ARGS do
+    reply[#reply + 1] = import_one(a)
+  end
+
+  return reply
 end
 
 
@@ -276,43 +397,65 @@ local function find()
 
   local reply = { 'ok' }
 
-  tell(reply, e, call('HGET', RESULT, e.ticket))
+  tell(reply, e, call('HGET', KEYS[RESULT], e.ticket))
 
   return reply
 end
 
 
--- What a session of this machine that is gone, or a lease that is over, has
--- left, waits again.
+-- of those that are leased: what nobody works on any more waits again
 
-local function take_lost(machine, session, lease)
-  local leased = call('ZRANGE', LEASE, 0, STEPS - 1, 'WITHSCORES')
-
-  for l = 1, #leased, 2 do
-    local e, untill = load(leased[l]), tonumber(leased[l + 1])
+local function take_lost(leased, machine, session)
+  for l = 1, #leased do
+    local e = load(leased[l])
 
     if not e then
-      call('ZREM', LEASE, leased[l])
+      forget(leased[l])
 
-    elseif not (e.machine == machine and e.session == session)
-           and (e.machine == machine or untill <= now or untill > now + lease)
-    then
+    elseif not (e.machine == machine and e.session == session) then
       give_back(e, 0)
     end
   end
 end
 
 
+-- the same of former sessions of a machine, whatever their time
+
+local function take_former(machine, session)
+  if call('HGET', KEYS[MACHINE], machine) == session then
+    return
+  end
+
+  local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
+  local former = {}
+
+  for l = 1, #leased do
+    local e = load(leased[l])
+
+    if e and e.machine == machine then
+      former[#former + 1] = leased[l]
+    end
+  end
+
+  take_lost(former, machine, session)
+
+  call('HSET', KEYS[MACHINE], machine, session)
+  call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+end
+
+
 local function take_due(from, to)
-  local due = call('ZRANGEBYSCORE', DUE, from, to, 'LIMIT', 0, STEPS)
+  local due = call('ZRANGEBYSCORE', KEYS[DUE], from, to, 'LIMIT', 0, STEPS)
 
   for d = 1, #due do
     local e = load(due[d])
 
-    call('ZREM', DUE, due[d])
+    call('ZREM', KEYS[DUE], due[d])
 
     if e then
       make_ready(e)
+    else
+      forget(due[d])
     end
   end
 end
@@ -326,7 +469,7 @@ local function paced(wanted, interval)
     return wanted
   end
 
-  local next_call = tonumber(call('GET', PACE) or 0)
+  local next_call = tonumber(call('GET', KEYS[PACE]) or now)
 
   if next_call > now + 1000 + interval then
     -- the clock was set back
@@ -335,11 +478,9 @@ local function paced(wanted, interval)
 
   next_call = max(next_call, now - PACE_SLACK_MS)
 
-  if next_call > now then
-    return 0, next_call
-  end
+  local may = floor((now - next_call) / interval) + 1
 
-  return min(wanted, floor((now - next_call) / interval) + 1), next_call
+  return max(0, min(wanted, may)), next_call
 end
 
 
@@ -349,45 +490,44 @@ local function take_next(what)
   local turn = TURN[what]
 
   for step = 1, STEPS do
-    local user = call('ZRANGE', turn, 0, 0)[1]
+    local user = call('ZRANGE', KEYS[turn], 0, 0)[1]
 
     if not user then
       return
     end
 
-    local lane_user = what .. user
-    local names = call('ZRANGEBYLEX', READY, '[' .. lane_user .. '\0',
-                       '(' .. lane_user .. '\1', 'LIMIT', 0, 2)
+    local of_user = what .. user
+    local names = call('ZRANGEBYLEX', KEYS[READY], '[' .. of_user .. '\0',
+                       '(' .. of_user .. '\1', 'LIMIT', 0, 2)
 
     if #names < 2 then
-      call('ZREM', turn, user)
+      call('ZREM', KEYS[turn], user)
     else
-      call('ZADD', turn, integer(call('HINCRBY', COUNT, 'turn', 1)), user)
+      call('ZADD', KEYS[turn],
+           integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), user)
     end
 
     if #names > 0 then
-      call('ZREM', READY, names[1])
+      call('ZREM', KEYS[READY], names[1])
 
       -- behind the zero byte and 20 digits
-      local e = load(names[1]:sub(#lane_user + 22))
+      local ticket = sub(names[1], #of_user + 22)
+      local e = load(ticket)
 
       if e then
         return e
       end
+
+      forget(ticket)
     end
   end
 end
 
 
 local function until_due()
-  local first = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
-  local wait_ms = 1000
+  local first = call('ZRANGE', KEYS[DUE], 0, 0, 'WITHSCORES')
 
-  if first[2] then
-    wait_ms = min(wait_ms, max(first[2] - now, 1))
-  end
-
-  return wait_ms
+  return first[2] and min(1000, max(first[2] - now, 1)) or 1000
 end
 
 
@@ -397,12 +537,16 @@ local function take()
   local far, lease, bytes = tonumber(ARGV[7]), tonumber(ARGV[8]),
                             tonumber(ARGV[9])
 
-  take_lost(machine, session, lease)
+  take_former(machine, session)
+  take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '-inf', integer(now), 'LIMIT',
+                 0, STEPS), machine, session)
+  take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '(' .. integer(now + lease),
+                 '+inf', 'LIMIT', 0, STEPS), machine, session)
   take_due('-inf', integer(now))
   take_due('(' .. integer(now + far), '+inf')
 
   local may, next_call = paced(wanted, what == 'w' and interval or 0)
-  local reply, taken = { 'ok', '1' }, 0
+  local reply, taken = { 'ok', '1', may == 0 and '1' or '0' }, 0
 
   while taken < may and bytes > 0 do
     local e = take_next(what)
@@ -411,12 +555,13 @@ local function take()
       break
     end
 
-    local result = what == 'c' and call('HGET', RESULT, e.ticket) or ''
-    local record = what == 'w' and call('HGET', RECORD, e.ticket) or ''
+    local result = what == 'c' and call('HGET', KEYS[RESULT], e.ticket) or ''
+    local record = what == 'w' and call('HGET', KEYS[RECORD], e.ticket) or ''
 
-    e.leases, e.machine, e.session = e.leases + 1, machine, session
+    e.leases, e.machine, e.session, e.last =
+      e.leases + 1, machine, session, ''
     store(e)
-    call('ZADD', LEASE, integer(now + lease), e.ticket)
+    call('ZADD', KEYS[LEASE], integer(now + lease), e.ticket)
     tell(reply, e, result, record)
 
     bytes = bytes - #result - #record
@@ -424,12 +569,11 @@ local function take()
   end
 
   if next_call and taken > 0 then
-    call('SET', PACE, integer(next_call + taken * interval), 'PX',
+    call('SET', KEYS[PACE], integer(next_call + taken * interval), 'PX',
          integer(2000 + taken * interval))
   end
 
-  reply[2] = integer(may == 0 and next_call and max(next_call - now, 1)
-                     or until_due())
+  reply[2] = integer(may == 0 and max(next_call - now, 1) or until_due())
 
   return reply
 end
@@ -437,12 +581,14 @@ end
 
 local function renew()
   local machine, session, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
-  local leased = call('ZRANGE', LEASE, 0, -1)
+  local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
   local n = 0
 
   for l = 1, #leased do
-    if owned(machine, session, leased[l]) then
-      call('ZADD', LEASE, integer(now + lease), leased[l])
+    local e = load(leased[l])
+
+    if e and owns(machine, session, e) then
+      call('ZADD', KEYS[LEASE], integer(now + lease), leased[l])
       n = n + 1
     end
   end
@@ -451,15 +597,32 @@ local function renew()
 end
 
 
+-- the ticket of a number, in a list
+
+local function numbered(number)
+  for status = PENDING, DEAD do
+    local found = call('ZRANGEBYSCORE', KEYS[STATUS + status], number, number,
+                       'LIMIT', 0, 1)
+
+    if found[1] then
+      return found
+    end
+  end
+
+  return {}
+end
+
+
 local function back()
   local machine, session = ARGV[2], ARGV[3]
-  local leased = ARGV[4] ~= '' and { ARGV[4] } or call('ZRANGE', LEASE, 0, -1)
+  local leased = ARGV[4] ~= '' and numbered(ARGV[4])
+                 or call('ZRANGE', KEYS[LEASE], 0, -1)
   local n = 0
 
   for l = 1, #leased do
-    local e = owned(machine, session, leased[l])
+    local e = load(leased[l])
 
-    if e then
+    if e and owns(machine, session, e) then
       give_back(e, 1)
       n = n + 1
     end
@@ -470,96 +633,90 @@ end
 
 
 local function settle()
-  local e = owned(ARGV[2], ARGV[3], ARGV[4])
+  local machine, session = ARGV[2], ARGV[3]
+  local e = load(ARGV[4])
   local status, delay = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local last = machine .. ' ' .. session .. ' s' .. ARGV[6]
 
-  if not e or e.status ~= PENDING then
+  if not e then
     return { 'none' }
   end
 
-  call('ZREM', LEASE, e.ticket)
-  e.work, e.leases, e.machine, e.session = ARGV[5], 0, '', ''
-  e.due = now + delay
-
-  if status == PENDING then
-    store(e)
-    wait(e)
-    return { 'ok' }
+  if e.status ~= PENDING or not owns(machine, session, e) then
+    return { e.last == last and 'ok' or 'none' }
   end
 
-  set_status(e, status)
-  call('HSET', RESULT, e.ticket, ARGV[9])
+  released(e, last)
+  e.work, e.due = ARGV[5], now + delay
 
-  -- those that a human may have tried again keep what is to be sent
+  if status ~= PENDING then
+    set_status(e, status)
 
-  if status <= REJECTED then
-    call('HDEL', RECORD, e.ticket)
+    if ARGV[9] ~= '' then
+      call('HSET', KEYS[RESULT], e.ticket, ARGV[9])
+    end
+
+    -- those that a human may have tried again keep what is to be sent
+
+    if status == VERIFIED or status == REJECTED then
+      call('HDEL', KEYS[RECORD], e.ticket)
+    end
+
+    if status ~= PARKED then
+      e.ended = now
+    end
+
+    if ARGV[8] == '1' then
+      set_callback(e, CALLBACK_DUE)
+      e.due, e.deliveries = now, 0
+    end
   end
 
-  if status ~= PARKED then
-    e.ended = now
-  end
-
-  if ARGV[8] == '1' then
-    set_callback(e, CALLBACK_DUE)
-    e.due = now
-    store(e)
-    wait(e)
-    return { 'ok' }
-  end
-
-  if e.ended > 0 then
-    call('ZADD', ENDED, integer(now), e.ticket)
-  end
-
-  store(e)
+  place(e)
 
   return { 'ok' }
 end
 
 
 local function deliver()
-  local e = owned(ARGV[2], ARGV[3], ARGV[4])
+  local machine, session = ARGV[2], ARGV[3]
+  local e = load(ARGV[4])
   local callback, delay = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local last = machine .. ' ' .. session .. ' d' .. ARGV[5]
 
-  if not e or e.callback ~= CALLBACK_DUE then
+  if not e then
     return { 'none' }
   end
 
-  call('ZREM', LEASE, e.ticket)
-  e.leases, e.machine, e.session = 0, '', ''
+  if e.callback ~= CALLBACK_DUE or not owns(machine, session, e) then
+    return { e.last == last and 'ok' or 'none' }
+  end
+
+  released(e, last)
+  set_callback(e, callback)
 
   if callback == CALLBACK_DUE then
     e.deliveries = e.deliveries + 1
     e.due = now + delay
-    store(e)
-    wait(e)
-    return { 'ok' }
   end
 
-  set_callback(e, callback)
-  store(e)
-
-  if e.ended > 0 then
-    call('ZADD', ENDED, integer(e.ended), e.ticket)
-  end
+  place(e)
 
   return { 'ok' }
 end
 
 
 local function counts()
-  local n = call('HMGET', COUNT, 'pending', 'verified', 'rejected', 'parked',
-                 'dead', 'callbacks')
   local reply = { 'ok' }
 
-  for i = 1, 6 do
-    reply[i + 1] = n[i] or '0'
+  for status = PENDING, DEAD do
+    reply[status + 2] = integer(call('ZCARD', KEYS[STATUS + status]))
   end
 
   local first = call('ZRANGE', KEYS[STATUS], 0, 0)
   local e = first[1] and load(first[1])
 
+  reply[7] = call('HGET', KEYS[COUNT], 'callbacks') or '0'
   reply[8], reply[9] = integer(e and e.created or 0), integer(now)
 
   return reply
@@ -570,40 +727,55 @@ local function list()
   local after, most = '(' .. ARGV[3], tonumber(ARGV[4])
   local found = {}
 
-  for status = 0, 4 do
+  for status = PENDING, DEAD do
     if ARGV[2] == '' or tonumber(ARGV[2]) == status then
       local some = call('ZRANGEBYSCORE', KEYS[STATUS + status], after, '+inf',
-                        'LIMIT', 0, most)
+                        'WITHSCORES', 'LIMIT', 0, most)
 
-      for s = 1, #some do
-        found[#found + 1] = load(some[s])
+      for s = 1, #some, 2 do
+        found[#found + 1] = { some[s], tonumber(some[s + 1]) }
       end
     end
   end
 
-  table.sort(found, function(a, b) return a.number < b.number end)
+  table.sort(found, function(a, b) return a[2] < b[2] end)
 
   local reply = { 'ok' }
 
   for f = 1, min(#found, most) do
-    tell(reply, found[f])
+    local e = load(found[f][1])
+
+    if e then
+      tell(reply, e)
+    end
   end
 
   return reply
 end
 
 
-local function retry_one(e)
-  unwait(e)
-  call('ZREM', ENDED, e.ticket)
+local function retry_one(ticket)
+  local e = load(ticket)
+
+  if not e then
+    forget(ticket)
+    return 0
+  end
+
+  if e.status ~= PARKED and e.status ~= DEAD then
+    return 0
+  end
+
+  unplace(e)
   set_callback(e, CALLBACK_NONE)
   set_status(e, PENDING)
-  call('HDEL', RESULT, e.ticket)
+  call('HDEL', KEYS[RESULT], e.ticket)
 
-  e.work, e.ended, e.due, e.leases, e.deliveries = '', 0, now, 0, 0
-  e.machine, e.session = '', ''
-  store(e)
-  wait(e)
+  e.work, e.ended, e.due, e.deliveries = '', 0, now, 0
+  released(e, '')
+  place(e)
+
+  return 1
 end
 
 
@@ -611,26 +783,15 @@ local function retry()
   local n, most = 0, tonumber(ARGV[3])
 
   if ARGV[2] ~= '' then
-    local e = load(ARGV[2])
-
-    if e and (e.status == PARKED or e.status == DEAD) then
-      retry_one(e)
-      n = 1
-    end
-
-    return { 'ok', integer(n) }
+    return { 'ok', integer(retry_one(ARGV[2])) }
   end
 
   for status = PARKED, DEAD do
-    local some = call('ZRANGE', KEYS[STATUS + status], 0, most - n - 1)
+    local some = n < most and call('ZRANGE', KEYS[STATUS + status], 0,
+                                   most - n - 1) or {}
 
-    for s = 1, n < most and #some or 0 do
-      local e = load(some[s])
-
-      if e then
-        retry_one(e)
-        n = n + 1
-      end
+    for s = 1, #some do
+      n = n + retry_one(some[s])
     end
   end
 
@@ -639,36 +800,60 @@ end
 
 
 local function sweep()
-  local old = call('ZRANGEBYSCORE', ENDED, '-inf',
-                   integer(now - ARGV[2]), 'LIMIT', 0, ARGV[3])
+  local old = call('ZRANGEBYSCORE', KEYS[ENDED], '-inf',
+                   '(' .. integer(now - ARGV[2]), 'LIMIT', 0, ARGV[3])
 
   for o = 1, #old do
     local e = load(old[o])
 
-    call('ZREM', ENDED, old[o])
-
     if e then
-      call('ZREM', KEYS[STATUS + e.status], e.ticket)
-      count(NAMES[e.status], -1)
-      call('HDEL', KEY, e.key)
-      call('HDEL', RECORD, e.ticket)
-      call('HDEL', RESULT, e.ticket)
-      call('HDEL', ENTRY, e.ticket)
-
       for n = 1, #(e.names or {}) do
-        call('HDEL', ENTRY, e.names[n])
+        call('HDEL', KEYS[ENTRY], e.names[n])
       end
+
+      call('HDEL', KEYS[KEY], e.key)
+      call('HDEL', KEYS[ENTRY], e.ticket)
     end
+
+    forget(old[o])
   end
 
   return { 'ok', integer(#old) }
 end
 
 
+local function hello()
+  return { 'ok' }
+end
+
+
+local function probe()
+  local field = '\0probe'
+
+  call('HSET', KEYS[ENTRY], field, '')
+  call('HGET', KEYS[ENTRY], field)
+  call('HDEL', KEYS[ENTRY], field)
+  call('HINCRBY', KEYS[COUNT], field, 1)
+  call('HDEL', KEYS[COUNT], field)
+  call('ZADD', KEYS[DUE], 0, field)
+  call('ZSCORE', KEYS[DUE], field)
+  call('ZRANGE', KEYS[DUE], 0, 0)
+  call('ZRANGEBYSCORE', KEYS[DUE], 0, 0, 'LIMIT', 0, 1)
+  call('ZREM', KEYS[DUE], field)
+  call('ZRANGEBYLEX', KEYS[READY], '-', '+', 'LIMIT', 0, 1)
+  call('ZCARD', KEYS[STATUS])
+  call('GET', KEYS[PACE])
+  call('SET', KEYS[PACE], '0', 'XX', 'KEEPTTL')
+  call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+
+  return { 'ok' }
+end
+
+
 local operations = {
-  put = put, alias = alias, find = find, take = take, renew = renew,
+  put = put, import = import, find = find, take = take, renew = renew,
   back = back, settle = settle, deliver = deliver, count = counts,
-  list = list, retry = retry, sweep = sweep
+  list = list, retry = retry, sweep = sweep, hello = hello, probe = probe
 }
 
 return operations[ARGV[1]]()
