@@ -93,7 +93,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route)
+        link | route | keeper)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -196,6 +196,15 @@ suite_route() {
     SUITE_ENV=()
     run_suite route "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/route/out"
+}
+
+
+# The keeper of the ledger's file, likewise
+
+suite_keeper() {
+    SUITE_ENV=()
+    run_suite keeper "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/keeper/out"
 }
 
 
@@ -345,6 +354,7 @@ files_of() {
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
+            keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -371,7 +381,8 @@ run_suites() {
     local suite files named=$# failed=0
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run t/redis/route/run
+                              t/redis/*.pl t/redis/link/run t/redis/route/run \
+                              t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

@@ -167,7 +167,7 @@ full(const char *what, void (*room)(void))
 
     /* where the handle was given up, one that is new can read */
 
-    if (find->op.outcome != NGX_IAP_LEDGER_OK) {
+    if (db->sqlite == NULL) {
         wait_for_it();
         ops[0] = &find->op;
         ops[1] = &other->op;
@@ -343,12 +343,60 @@ corrupt(void)
 }
 
 
+static volatile sig_atomic_t  told;
+
+static void
+tell(int signo)
+{
+    (void) signo;
+    told = 1;
+}
+
+
+/* a process that has begun to read, and goes on until it is told to end */
+
+static pid_t
+reader(void)
+{
+    int       fds[2];
+    char      byte;
+    pid_t     pid;
+    sqlite3  *sqlite;
+
+    (void) !pipe(fds);
+    fflush(stdout);
+    pid = fork();
+
+    if (pid == 0) {
+        (void) signal(SIGTERM, tell);
+        (void) sqlite3_open(lt_path, &sqlite);
+        (void) sqlite3_exec(sqlite, "BEGIN; SELECT count(*) FROM entries",
+                            NULL, NULL, NULL);
+        (void) !write(fds[1], "r", 1);
+
+        while (!told) {
+            lt_sleep(5);
+        }
+
+        (void) sqlite3_close(sqlite);
+        _exit(0);
+    }
+
+    (void) !read(fds[0], &byte, 1);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+
+    return pid;
+}
+
+
 /* while it is open, with the log not yet copied */
 
 static void
 removed(void)
 {
     char      moved[PATH_MAX + 32];
+    pid_t     other;
     uint64_t  first;
 
     lt_again = 0;
@@ -367,6 +415,24 @@ removed(void)
     ut_ok(!found(first) && !lt_report.failed, "an empty one");
     ut_ok(put(100) != 0 && !lt_report.made, "it is used");
     end("removed");
+
+    /* somebody reads the old one all the while: its log can't be copied */
+
+    begin("held");
+    (void) put(100);
+    other = reader();
+    (void) put(100);
+    (void) unlink(lt_path);
+    ut_ok(put(100) == 0 && failed_with("removed or replaced"),
+          "removed while somebody reads it");
+    ut_ok(well_again(), "another one is made");
+    first = number;
+    ut_ok(put(100) != 0 && found(first) && lt_count(db).entries[0] == 2,
+          "with nothing of the old one in it");
+    (void) kill(other, SIGTERM);
+    (void) waitpid(other, NULL, 0);
+    ut_ok(put(100) != 0 && found(first), "also when that one is through");
+    end("held");
 
     begin("moved");
     first = put(100);
