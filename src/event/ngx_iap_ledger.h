@@ -18,7 +18,10 @@
  *
  * At the ledger's time-out an operation ends as LATE, also if it is carried
  * out after that.  A request that was put too late is verified all the same:
- * twice is harmless, lost is not.
+ * twice is harmless, lost is not.  One that was not begun by then is dropped,
+ * unless it says what has happened or is to happen (SETTLE, DELIVER, HAND_BACK,
+ * RETRY): those are carried out as soon as they can be.  What a late TAKE has
+ * leased goes back by itself.
  *
  * Moments are UNIX milliseconds by the keeper's own clock: the machine's, or
  * the Redis server's.  Spans are milliseconds.
@@ -86,12 +89,17 @@ struct ngx_iap_ledger_op_s {
     void                     *data;     /* the maker's */
     ngx_iap_ledger_result_e   result;
 
-    /* the ledger's */
-    ngx_queue_t               queue;    /* those that wait */
-    ngx_queue_t               due;      /* by deadline */
+    /* the ledger's, see ngx_iap_ledger_private.h */
+    ngx_queue_t               queue;
+    ngx_queue_t               due;
     ngx_msec_t                deadline;
-    void                     *owned;    /* results, freed with it */
-    unsigned                  told:1;   /* `done` was called */
+    unsigned                  told:1;
+    unsigned                  started:1;
+
+    /* its keeper's, maybe in a thread */
+    void                     *owned;
+    ngx_iap_ledger_result_e   outcome;
+    ngx_uint_t                more;
 };
 
 
@@ -117,12 +125,12 @@ typedef struct {
     uint64_t            ended;          /* 0: it has not */
     uint64_t            due;            /* of the next try, of either kind */
     ngx_uint_t          leases;         /* since the latest settlement: one
-                                           that kills its worker is poison */
+                                           that kills its worker is poison.
+                                           A TAKE counts its own. */
     ngx_iap_callback_e  callback;
     ngx_uint_t          deliveries;     /* that have failed */
-    ngx_str_t           result;         /* JSON, or empty */
-    ngx_str_t           record;         /* sealed; for SWEEP'd and found ones
-                                           empty */
+    ngx_str_t           result;         /* JSON, or empty; not listed */
+    ngx_str_t           record;         /* sealed; only of TAKE_WORK */
 } ngx_iap_entry_t;
 
 
@@ -152,8 +160,10 @@ typedef struct {
 
 /*
  * TAKE: leases up to `count` entries that are due: of as many users as there
- * are, those first whose turn was longest ago, each user's oldest first.  What
- * another session of this machine had leased is due at once.
+ * are, those first whose turn was longest ago, of each the one first that has
+ * been due for longest.  A new user's turn counts as having been when its
+ * first request was put.  What another session of this machine had leased is
+ * due at once; what this one has is not, however long it takes.
  */
 
 typedef enum {
@@ -170,7 +180,8 @@ typedef struct {
     ngx_uint_t           count;         /* 1 to NGX_IAP_LEDGER_BATCH */
     uint64_t             interval;      /* ms of one call at `rate`, by which
                                            machines share; 0: they don't */
-    uint64_t             retry_max;     /* an entry due later than that was
+    uint64_t             retry_max;     /* the longest `delay` of all.  An
+                                           entry due later than that was
                                            delayed by another clock: it is
                                            due */
     ngx_uint_t           n;             /* out */
@@ -181,20 +192,23 @@ typedef struct {
 
 
 /* RENEW: the session's leases last for NGX_IAP_LEDGER_LEASE from now.
-   HAND_BACK: they are due again at once. */
+   HAND_BACK: they, or one of them, are due again at once, and were not leased
+   in vain: that is not counted. */
 
 typedef struct {
     ngx_iap_ledger_op_t  op;
     ngx_str_t            queue;
     uint64_t             machine;
     uint64_t             session;
+    uint64_t             id;            /* HAND_BACK: of one entry; 0: all */
 } ngx_iap_ledger_session_t;
 
 
 /*
- * SETTLE: what became of a leased entry.  If it has ended, its result is
- * stored and, with `callback`, one is due at once.  PENDING: due after
- * `delay`.
+ * SETTLE: what became of a leased entry.  PENDING: due after `delay`.  Else its
+ * result is stored and, with `callback`, one is due at once; if it is VERIFIED
+ * or REJECTED, its record is forgotten.  PARKED has not ended, and is kept for
+ * as long as it takes.
  */
 
 typedef struct {
@@ -241,7 +255,8 @@ typedef struct {
 } ngx_iap_ledger_count_t;
 
 
-/* LIST_ENTRIES: without records, the oldest first, behind `after` */
+/* LIST_ENTRIES: without records and results, the oldest first, behind
+   `after` */
 
 typedef struct {
     ngx_iap_ledger_op_t  op;
@@ -287,6 +302,11 @@ struct ngx_iap_ledger_s {
     const ngx_iap_ledger_methods_t  *methods;
     ngx_msec_t                       timeout;
     ngx_log_t                       *log;
+
+    ngx_queue_t                      due;       /* not told yet, in order */
+    ngx_event_t                      timer;     /* for the first of them */
+    ngx_msec_t                       late_at;   /* the latest LATE */
+    ngx_uint_t                       late;      /* there has been one */
 };
 
 

@@ -3,7 +3,7 @@
 # A suite is run by prove, so that what it prints ends in prove's own words;
 # then one table tells of all of them.  A suite that ran no test has failed.
 
-ALL_SUITES="unit lint perl redis plain store asan hup http2 load ends"
+ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -81,6 +81,9 @@ prepare() {
     case $suite in
         unit)
             locked build_unit "$@" ;;
+        ledger)
+            locked build_installed
+            locked build_ledger "$@" ;;
         asan | ends)
             locked build_asan ;;
         http2)
@@ -90,7 +93,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route)
+        link | route | keeper)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -108,6 +111,29 @@ build_unit() {
         || die "the unit tests do not compile"
 }
 
+# the ledger's file by itself, with the headers of the installed nginx
+
+build_ledger() {
+    local programs
+    mapfile -t programs < <(ledger_programs "$@")
+
+    mkdir -p "$BUILD/ledger"
+    CFLAGS=-O2 ASAN_CFLAGS="-O1 -fsanitize=address,undefined \
+        -fno-sanitize-recover=undefined -fno-omit-frame-pointer" \
+        make -s -j "$JOBS" -f t/build/ledger.mk OUT="$BUILD/ledger" \
+             NGX="$BUILD/dynamic" "${programs[@]}" \
+        || die "the tests of the ledger do not compile"
+}
+
+ledger_programs() {
+    local file
+
+    for file in "$@"; do
+        echo "$BUILD/ledger/$(basename "$file" .c)"
+    done
+}
+
+
 unit_programs() {
     local file
 
@@ -122,6 +148,14 @@ suite_unit() {
     mapfile -t programs < <(unit_programs "$@")
 
     run_suite unit --comments --exec '' "${programs[@]}"
+}
+
+
+suite_ledger() {
+    local programs
+    mapfile -t programs < <(ledger_programs "$@")
+
+    run_suite ledger --comments --exec '' "${programs[@]}"
 }
 
 
@@ -162,6 +196,15 @@ suite_route() {
     SUITE_ENV=()
     run_suite route "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/route/out"
+}
+
+
+# The keeper of the ledger's file, likewise
+
+suite_keeper() {
+    SUITE_ENV=()
+    run_suite keeper "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/keeper/out"
 }
 
 
@@ -304,12 +347,14 @@ files_of() {
 
         case $suite:$file in
             unit:t/unit/ut_*.c)     echo "$file" ;;
+            ledger:t/ledger/ledger_*.c) echo "$file" ;;
             load:t/load/*.pl)       echo "$file" ;;
             ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/link/* | redis:t/redis/route/*) ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
+            keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -335,8 +380,9 @@ files_of() {
 run_suites() {
     local suite files named=$# failed=0
 
-    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run t/redis/route/run
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t t/load/*.pl \
+                              t/redis/*.pl t/redis/link/run t/redis/route/run \
+                              t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

@@ -1,0 +1,256 @@
+/*
+ * What the files of the ledger's file share:
+ *
+ *   _db      the handle: the lock, whether it is still there, what went wrong
+ *   _open    opening it: making, migrating
+ *   _sql     the schema, the statements, and how they are called
+ *   _run     a group of operations as one transaction
+ *   _put     PUT, and the users that have something waiting
+ *   _take    TAKE, RENEW and HAND_BACK
+ *   _settle  SETTLE and DELIVER
+ *   _look    what only reads; RETRY and SWEEP
+ *
+ * All of them are called in threads.  A function that returns an ngx_int_t
+ * returns NGX_OK or NGX_ERROR; what went wrong is in db->code, db->err and
+ * db->reason by then.
+ */
+
+#ifndef NGX_IAP_FILE_PRIVATE_H
+#define NGX_IAP_FILE_PRIVATE_H
+
+#include "ngx_iap_file_db.h"
+
+#include <sqlite3.h>
+
+
+/* ms that SQLite waits for a lock of its own: of a process that does not know
+   of ours, or that is recovering the file */
+
+#define NGX_IAP_FILE_BUSY    1000
+
+/* ms between two tries to open it, unless told otherwise */
+#define NGX_IAP_FILE_AGAIN   1000
+
+/* pages in the write-ahead log after which it is copied into the file */
+#define NGX_IAP_FILE_WAL     2000
+
+/* bytes that the log keeps when it has been longer */
+#define NGX_IAP_FILE_KEPT    (16 * 1024 * 1024)
+
+/* rows that one statement of a group goes through at most */
+#define NGX_IAP_FILE_ROWS    256
+
+
+/* an entry's lane, and what a user waits for.  The numbers are stored. */
+
+#define NGX_IAP_LANE_RESTS   0
+#define NGX_IAP_LANE_WAITS   1
+#define NGX_IAP_LANE_LEASED  2
+
+
+/* the text of an iap_work_t that is zero */
+#define NGX_IAP_FILE_NEW     "0,0,0"
+
+
+#define NGX_IAP_FILE_STATEMENTS(X)                                            \
+    X(VERSION) X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK)             \
+    X(SAVE) X(KEEP) X(UNDO)                                                   \
+    X(QUEUE) X(QUEUE_ADD) X(QUEUE_TURN)                                       \
+    X(USER) X(USER_ADD) X(USER_SET) X(USER_SERVED) X(USER_CUT)                \
+    X(USER_FIRST) X(USER_ANY) X(USERS_DUE) X(USERS_FAR) X(USER_NEXT)          \
+    X(USERS_WAIT)                                                             \
+    X(KEY) X(ENTRY_ADD) X(BODY_ADD)                                           \
+    X(ENTRY_NEXT) X(LEASE) X(LEASES_LOST) X(LEASES_OWN) X(LEASES_WAIT)        \
+    X(RENEW) X(BACK) X(OWNED)                                                 \
+    X(AGAIN) X(END) X(BODY_RESULT) X(BODY_END) X(DELIVERED)                   \
+    X(FIND) X(COUNT) X(OLDEST) X(LIST) X(LIST_ALL)                            \
+    X(RETRY_ONE) X(RETRY_SOME) X(RETRIED) X(SWEEP)
+
+typedef enum {
+#define NGX_IAP_FILE_STATEMENT_ID(id)  NGX_IAP_SQL_##id,
+    NGX_IAP_FILE_STATEMENTS(NGX_IAP_FILE_STATEMENT_ID)
+#undef NGX_IAP_FILE_STATEMENT_ID
+    NGX_IAP_SQL_STATEMENTS
+} ngx_iap_file_sql_e;
+
+
+typedef struct {
+    dev_t  dev;
+    ino_t  ino;
+} ngx_iap_file_place_t;
+
+
+struct ngx_iap_file_db_s {
+    char                         *path;
+    char                         *lock;
+    char                         *wal;
+    char                         *shm;
+    char                         *dir;
+    const ngx_iap_file_schema_t  *schema;
+    uint64_t                    (*clock)(void);
+    uint64_t                      again;        /* us */
+
+    sqlite3                      *sqlite;       /* NULL: it is not open */
+    sqlite3_stmt                 *statements[NGX_IAP_SQL_STATEMENTS];
+    int                           lock_fd;      /* -1: none */
+    ngx_iap_file_place_t          wal_place;
+    ngx_iap_file_place_t          shm_place;
+    uint64_t                      failed_at;    /* us, or 0 */
+    ngx_uint_t                    made;         /* since it was last reported */
+
+    uint64_t                      now;          /* of the present group */
+    int                           wal_pages;    /* after the latest commit */
+
+    /* of the latest failure */
+    int                           code;         /* SQLite's */
+    int                           err;          /* errno, or 0 */
+    char                          reason[NGX_IAP_FILE_REASON];
+};
+
+
+/* a queue, as a group finds it */
+
+typedef struct {
+    sqlite3_int64  id;              /* 0: nothing was ever put */
+    sqlite3_int64  turn;
+    sqlite3_int64  pending;
+} ngx_iap_file_queue_t;
+
+
+/* _open */
+
+ngx_int_t ngx_iap_file_open(ngx_iap_file_db_t *db);
+
+
+/* _db */
+
+void ngx_iap_file_shut(ngx_iap_file_db_t *db);
+
+/* waits for its turn among all writers */
+
+ngx_int_t ngx_iap_file_lock(ngx_iap_file_db_t *db);
+void ngx_iap_file_unlock(ngx_iap_file_db_t *db);
+
+/* whether what is open is what is at its path; else NGX_ERROR */
+
+ngx_int_t ngx_iap_file_there(ngx_iap_file_db_t *db);
+
+/* under the lock: what is open has another name by now, or none: all that was
+   committed goes into it, and its log makes place for that of another one */
+
+void ngx_iap_file_part(ngx_iap_file_db_t *db);
+
+/* microseconds of a clock that is never set */
+
+uint64_t ngx_iap_file_us(void);
+
+/* notes what went wrong */
+
+void ngx_iap_file_say(ngx_iap_file_db_t *db, int code, const char *format,
+    ...) __attribute__((format(printf, 3, 4)));
+void ngx_iap_file_say_errno(ngx_iap_file_db_t *db, const char *what,
+    const char *name);
+void ngx_iap_file_say_sqlite(ngx_iap_file_db_t *db);
+
+
+/*
+ * _sql: types are "i" and "z" (sqlite3_int64; 0 is null in the latter), "t" and
+ * "b" (const u_char *, size_t: text, bytes), in the order of the statement's
+ * parameters.
+ *
+ * _query() binds; _step() is 1 with a row, 0 without, NGX_ERROR; _end() lets go
+ * of it, which must be done unless _step() has returned something else than
+ * 1.  _exec() is for a statement without rows.
+ */
+
+extern const ngx_iap_file_schema_t  ngx_iap_file_schema;
+extern const char *const            ngx_iap_file_texts[];
+
+sqlite3_stmt *ngx_iap_file_query(ngx_iap_file_db_t *db, ngx_iap_file_sql_e id,
+    const char *types, ...);
+ngx_int_t ngx_iap_file_step(ngx_iap_file_db_t *db, sqlite3_stmt *stmt);
+void ngx_iap_file_end(sqlite3_stmt *stmt);
+ngx_int_t ngx_iap_file_exec(ngx_iap_file_db_t *db, ngx_iap_file_sql_e id,
+    const char *types, ...);
+
+/* the first row's first number: 1 and it, or 0, or NGX_ERROR */
+
+ngx_int_t ngx_iap_file_number(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
+    sqlite3_int64 *number);
+
+/* SQL that is used once; *number: of its first row, or NULL */
+
+ngx_int_t ngx_iap_file_once(ngx_iap_file_db_t *db, const char *sql,
+    sqlite3_int64 *number);
+
+/* a column as text of the operation */
+
+ngx_int_t ngx_iap_file_text(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
+    sqlite3_stmt *stmt, int column, ngx_str_t *text);
+
+/* the columns of NGX_IAP_FILE_ENTRY, from the first one on */
+
+ngx_int_t ngx_iap_file_entry(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
+    sqlite3_stmt *stmt, ngx_iap_entry_t *entry);
+
+#define NGX_IAP_FILE_ENTRY                                                    \
+    "e.id, e.ticket, e.key, e.user, e.status, e.work, e.created, e.ended, "   \
+    "e.due, e.leases, e.callback, e.deliveries"
+
+#define NGX_IAP_FILE_ENTRY_NEXT  12     /* the first column behind it */
+
+
+/* _put */
+
+ngx_int_t ngx_iap_file_put(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+ngx_int_t ngx_iap_file_queue(ngx_iap_file_db_t *db, ngx_str_t *name,
+    ngx_iap_file_queue_t *queue);
+
+/* the row of a user who has something that is due now; made if there is none */
+
+ngx_int_t ngx_iap_file_user_due(ngx_iap_file_db_t *db,
+    ngx_iap_file_queue_t *queue, ngx_iap_take_e what, const u_char *name,
+    size_t len, sqlite3_int64 *user);
+
+/* after an entry of the user has come to wait, or has ceased to: when it is its
+   turn; the row goes with the last one.  served: turn that it has had, or -1;
+   far: what is due after that is due now; 0: nothing is. */
+
+ngx_int_t ngx_iap_file_user_set(ngx_iap_file_db_t *db, sqlite3_int64 user,
+    sqlite3_int64 served, uint64_t far);
+
+/* came: when it was put, or has ended */
+
+ngx_uint_t ngx_iap_file_is_due(ngx_iap_file_db_t *db, uint64_t due,
+    uint64_t came, uint64_t far);
+
+
+/* _take */
+
+ngx_int_t ngx_iap_file_take(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_renew(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_hand_back(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
+
+/* the moment so many ms from now, in bounds */
+
+sqlite3_int64 ngx_iap_file_after(ngx_iap_file_db_t *db, uint64_t delay);
+
+
+/* _settle */
+
+ngx_int_t ngx_iap_file_settle(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_deliver(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+
+/* _look */
+
+ngx_int_t ngx_iap_file_find(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_count(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_list(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_retry(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_sweep(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+
+#endif /* NGX_IAP_FILE_PRIVATE_H */

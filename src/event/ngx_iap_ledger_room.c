@@ -1,0 +1,92 @@
+/*
+ * Results of operations.  Called in threads: nothing here is nginx's.
+ */
+
+#include "ngx_iap_ledger_private.h"
+
+#include <stdlib.h>
+
+
+typedef struct ngx_iap_ledger_room_s  ngx_iap_ledger_room_t;
+
+struct ngx_iap_ledger_room_s {
+    ngx_iap_ledger_room_t  *next;
+    uint64_t                align;
+};
+
+
+void *
+ngx_iap_ledger_room(ngx_iap_ledger_op_t *op, size_t size)
+{
+    ngx_iap_ledger_room_t  *room;
+
+    room = malloc(sizeof(ngx_iap_ledger_room_t) + size);
+    if (room == NULL) {
+        return NULL;
+    }
+
+    room->next = op->owned;
+    op->owned = room;
+
+    return room + 1;
+}
+
+
+void
+ngx_iap_ledger_empty(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_ledger_room_t  *room;
+
+    while (op->owned != NULL) {
+        room = op->owned;
+        op->owned = room->next;
+        free(room);
+    }
+}
+
+
+void
+ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
+{
+    op->outcome = NGX_IAP_LEDGER_FAILED;
+    op->more = 0;
+
+    switch (op->kind) {
+
+    case NGX_IAP_LEDGER_TAKE:
+        ((ngx_iap_ledger_take_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_LIST_ENTRIES:
+        ((ngx_iap_ledger_list_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_SWEEP:
+        ((ngx_iap_ledger_sweep_t *) op)->n = 0;
+        break;
+
+    default:
+        break;
+    }
+
+    ngx_iap_ledger_empty(op);
+}
+
+
+ngx_uint_t
+ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind)
+{
+    return kind == NGX_IAP_LEDGER_FIND
+           || kind == NGX_IAP_LEDGER_COUNT
+           || kind == NGX_IAP_LEDGER_LIST_ENTRIES;
+}
+
+
+ngx_uint_t
+ngx_iap_ledger_must(ngx_iap_ledger_kind_e kind)
+{
+    return kind == NGX_IAP_LEDGER_SETTLE
+           || kind == NGX_IAP_LEDGER_DELIVER
+           || kind == NGX_IAP_LEDGER_HAND_BACK
+           || kind == NGX_IAP_LEDGER_RETRY;
+}
