@@ -124,7 +124,6 @@ void
 iap_pace_stopped(iap_pace_t *pace)
 {
     pace->share = 0;
-    pace->next = 0;
     pace->cut = 0;
 }
 
@@ -178,7 +177,13 @@ iap_pace_raise(iap_pace_t *pace, const iap_pace_conf_t *conf, iap_ticks_t now)
         pace->share = least;
         pace->steep = true;
         pace->raised = now;
-        pace->next = now;
+
+        /* what was not used before is not made up for; and what was just
+           called is not called again at once */
+
+        if (pace->next < now) {
+            pace->next = now;
+        }
     }
 
     /* the rate may be a lower one than when this share was reached */

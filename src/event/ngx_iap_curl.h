@@ -11,8 +11,8 @@
  * never from inside ngx_iap_curl_send(), and never from inside one of curl's
  * callbacks: it may send and cancel.
  *
- * A connection that the server closed while it was idle is no failure: the
- * transfer is sent once more, on a fresh one.  Redirects are not followed:
+ * A connection that the server closed while it was idle is no failure: libcurl
+ * sends the transfer once more, on a fresh one.  Redirects are not followed:
  * they would carry a receipt elsewhere.  TLS is verified, by the system's
  * certificates or `tls_ca`.
  */
@@ -23,12 +23,19 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 #include <ngx_event.h>
+#include <ngx_thread_pool.h>
 
 #include "iap_classify.h"
 
 
 /* bytes of an answer's body; of a longer one the call has failed */
 #define NGX_IAP_CURL_BODY_MAX  (1024 * 1024)
+
+/* ms: how long a name is waited for, how long what was found holds, and how
+   long that it was not */
+#define NGX_IAP_CURL_NAME_WAIT    5000
+#define NGX_IAP_CURL_NAME_FOUND   60000
+#define NGX_IAP_CURL_NAME_MISSED  1000
 
 
 typedef struct ngx_iap_curl_s      ngx_iap_curl_t;
@@ -67,14 +74,16 @@ struct ngx_iap_transfer_s {
     ngx_msec_t                took;         /* from the connect on */
     char                      error[256];   /* for the log; no secrets */
     unsigned                  declined:1;
+    unsigned                  encoded:1;    /* the answer has a
+                                               Content-Encoding */
 
-    /* _curl's */
+    /* _curl's; zeroed by the maker */
 
     void                     *handle;
     ngx_queue_t               queue;
     ngx_str_t                 answer_room;
+    u_char                    retry_after_room[64];
     unsigned                  state:4;
-    unsigned                  again:1;
 };
 
 
@@ -89,12 +98,12 @@ const char *ngx_iap_curl_check_url(ngx_str_t *url);
 ngx_iap_curl_t *ngx_iap_curl_create(ngx_thread_pool_t *pool, ngx_uint_t limit,
     ngx_str_t *tls_ca, ngx_log_t *log);
 
-/* always ends in `done`, unless it is cancelled */
+/* always ends in `done`, unless it is cancelled; `done` may send it again */
 
 void ngx_iap_curl_send(ngx_iap_curl_t *curl, ngx_iap_transfer_t *transfer);
 
 /* `done` will not be called; the server may have got it.  Also for one that
-   has ended. */
+   has ended, or was never sent. */
 
 void ngx_iap_curl_cancel(ngx_iap_curl_t *curl, ngx_iap_transfer_t *transfer);
 

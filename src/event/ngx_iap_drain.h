@@ -12,7 +12,12 @@
  *     take --> callback's breaker --> curl --> deliver
  *
  * The result is stored before the callback is sent, and sent from there: a
- * target is never asked again because a callback failed.
+ * target is never asked again because a callback failed.  What can't be stored
+ * is tried again, and keeps its place meanwhile: a ledger that is out of order
+ * stops the calls.
+ *
+ * Five calls of a target that fail one after the other are an outage: one call
+ * a second then, until one succeeds, and slow start.
  *
  * It takes no more entries than it may call at once, so that what waits here
  * is little: the pace decides how many are taken, the breaker is asked when
@@ -29,7 +34,11 @@
 
 #define NGX_IAP_DRAIN_TRY       250     /* ms */
 
-/* of a call, the connect and all of it */
+/* a leaving worker waits so long for the calls that it has under way, and as
+   long again for the ledger; ms */
+#define NGX_IAP_DRAIN_LEAVE     2000
+
+/* of a call, the connect; and of a callback, all of it */
 #define NGX_IAP_DRAIN_CONNECT   5000
 #define NGX_IAP_DRAIN_TIMEOUT   30000
 
@@ -41,7 +50,8 @@
 typedef struct ngx_iap_drain_s  ngx_iap_drain_t;
 
 
-/* one per worker; queues: those of the cycle.  lock: the file's name.  NULL
+/* one per worker; queues: ngx_iap_queue_t *, those of the cycle.  lock: the
+   file's name, terminated.  A process that is no worker never drains.  NULL
    after logging. */
 
 ngx_iap_drain_t *ngx_iap_drain_create(ngx_array_t *queues,

@@ -93,7 +93,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route | keeper)
+        link | route | keeper | curl)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -205,6 +205,15 @@ suite_keeper() {
     SUITE_ENV=()
     run_suite keeper "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/keeper/out"
+}
+
+
+# Calls through libcurl, likewise
+
+suite_curl() {
+    SUITE_ENV=()
+    run_suite curl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/curl/out"
 }
 
 
@@ -355,6 +364,7 @@ files_of() {
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
             keeper:t/ledger/keeper/run) echo "$file" ;;
+            curl:t/curl/run)        echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -380,9 +390,9 @@ files_of() {
 run_suites() {
     local suite files named=$# failed=0
 
-    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t t/load/*.pl \
-                              t/redis/*.pl t/redis/link/run t/redis/route/run \
-                              t/ledger/keeper/run
+    [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
+                              t/load/*.pl t/redis/*.pl t/redis/link/run \
+                              t/redis/route/run t/ledger/keeper/run t/curl/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

@@ -306,7 +306,7 @@ ut_stopped(void)
     unsigned         n;
     iap_pace_t       pace = { 0 };
     iap_pace_conf_t  conf = { SEC / 20 };
-    iap_ticks_t      now, wait;
+    iap_ticks_t      now, end, wait;
 
     now = 40 * SEC;
     (void) ut_calls(&pace, &conf, SEC, now, 0);
@@ -319,6 +319,20 @@ ut_stopped(void)
     ut_ok(n >= 6 && n <= 8,
           "after an outage 1, 2 and 4 in the first 3 seconds: %u", n);
 
+    /* an outage that goes on is looked at once a second */
+
+    now += 100 * SEC;
+
+    for (n = 0, end = now + 10 * SEC; now < end; now += SEC / 100) {
+        if (iap_pace_take(&pace, &conf, now, &wait)) {
+            n++;
+            iap_pace_stopped(&pace);
+        }
+    }
+
+    ut_ok(n >= 10 && n <= 11, "stopped after each call: %u in 10 seconds", n);
+
+    now += 100 * SEC;
     iap_pace_held(&pace, now + 60 * SEC);
     iap_pace_stopped(&pace);
     ut_ok(!iap_pace_take(&pace, &conf, now + 59 * SEC, &wait),

@@ -9,6 +9,7 @@ set -euo pipefail
 nginx=$1
 build=$2
 addon=$(cd "${3:-$(dirname "$0")}" && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 
 if [ ! -e "$build/configure" ]; then
     mkdir -p "$build"
@@ -22,7 +23,7 @@ cd "$build"
 stale() {
     local path
 
-    for path in "$addon/config" "$addon"/../../../src/{core,event}; do
+    for path in "$addon/config" "$root"/src/{core,event}; do
         [ objs/Makefile -nt "$path" ] || return 0
     done
 

@@ -1,0 +1,322 @@
+#!/usr/bin/perl
+
+# Who drains: one worker at any time, however workers come and go; and what it
+# had begun when it went.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use IapGuard::DrainTest;
+use IapGuard::LoadClient;
+use IapGuard::Loop;
+
+use constant RELOADS => 12;
+
+my %paths = IapGuard::Nginx->options;
+
+killed();
+reloads();
+quits();
+poison();
+replaced();
+done_testing;
+
+
+sub test {
+    my (%options) = @_;
+
+    return IapGuard::DrainTest->new(paths => \%paths, workers => 3,
+        breaker => undef, %options,
+        queue => join ' ', 'rate=500r/s attempts=5 retry_min=50ms',
+                 'retry_max=200ms timeout=20s', $options{queue} || '');
+}
+
+
+# The processes that hold the lock, as the kernel has them.  Its list is read
+# in several pieces, between which a lock may have changed hands: two of them
+# are asked for once more.
+
+sub holders {
+    my ($test) = @_;
+    my @holders = listed($test);
+
+    return @holders > 1 ? listed($test) : @holders;
+}
+
+
+sub listed {
+    my ($test) = @_;
+    my $inode = (stat $test->nginx->file('ledger/ledger.drain'))[1] // 0;
+
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+
+    return map { /^\d+: FLOCK +ADVISORY +WRITE (\d+) \w+:\w+:(\d+) /
+                 && $2 == $inode ? $1 : () } <$locks>;
+}
+
+
+sub holder {
+    my ($test, $other) = @_;
+    my @holders;
+
+    $test->nginx->wait_for(5, sub {
+        @holders = holders($test);
+        return @holders && $holders[0] != ($other || 0);
+    });
+
+    return $holders[0];
+}
+
+
+# a leader that is killed, with calls under way
+
+sub killed {
+    my $test = test();
+    my $nginx = $test->nginx;
+    my @gaps;
+
+    foreach my $round (1 .. 4) {
+        my $leader = holder($test);
+
+        my @tickets = $test->put_many(6, user => sub { "k$round.$_[0]" },
+            body => sub { { id => "k$round.$_[0]", verify => ['slow:1'] } });
+        $nginx->wait_for(5, sub {
+            6 <= grep { $_->{id} =~ /^k$round\./ } $test->peers->calls('/verify')
+        });
+
+        kill 'KILL', $leader;
+        my $begun = IapGuard::Loop::now();
+        my $next  = holder($test, $leader);
+        push @gaps, IapGuard::Loop::now() - $begun;
+
+        isnt $next, $leader, "round $round: another one drains";
+
+        my @statuses = map { $test->ended($_)->{status} } @tickets;
+        is "@statuses", 'verified ' x 5 . 'verified',
+           "round $round: what it had begun is verified";
+        cmp_ok IapGuard::Loop::now() - $begun, '<', 6,
+            "round $round: without a wait for its leases";
+    }
+
+    cmp_ok $gaps[-1], '<', 1, sprintf 'the lock was free for %s ms',
+        join ' ', map { sprintf '%.0f', 1000 * $_ } @gaps;
+
+    # a whole nginx, master and all
+
+    my @tickets = $test->put_many(6, user => sub { "m$_[0]" },
+        body => sub { { id => "m$_[0]", verify => ['slow:1', 'ok'] } });
+    $nginx->wait_for(5, sub {
+        6 <= grep { $_->{id} =~ /^m/ } $test->peers->calls('/verify')
+    });
+
+    kill 'KILL', $nginx->master, $nginx->all_workers;
+    sleep 0.3;
+    delete $nginx->{keeper};
+    unlink $nginx->file('nginx.pid');
+    $nginx->start;
+
+    my $begun = IapGuard::Loop::now();
+    my @statuses = map { $test->ended($_)->{status} } @tickets;
+    is "@statuses", 'verified ' x 5 . 'verified',
+       'killed as a whole and started anew: verified';
+    cmp_ok IapGuard::Loop::now() - $begun, '<', 6,
+        'without a wait for the leases of its former self';
+
+    $test->end(qr/exited on signal 9/);
+
+    return;
+}
+
+
+# reloads, one a second, while requests come in
+
+sub reloads {
+    my $test  = test();
+    my $nginx = $test->nginx;
+    my $loop  = IapGuard::Loop->new;
+    my $client = IapGuard::LoadClient->new(loop => $loop, timeout => 10,
+        port => $nginx->port, connections => 16);
+    my ($sent, $accepted, $left, $done, $most, $none) = (0) x 6;
+    my (%tickets, %holders);
+
+    holder($test);
+    my $fds = fds($nginx->master);
+
+    my $send;
+    $send = sub {
+        return if $done;
+        my $n = ++$sent;
+        $left++;
+        $client->request({ method => 'POST', path => '/accept',
+            body => qq({"id":"r$n","verify":["slow:0.15"]}),
+            headers => { 'X-User-Id' => "u$n", Connection => 'close',
+                         'Content-Type' => 'application/json' } },
+            sub {
+                my $answer = shift;
+                $left--;
+                return if ($answer->{status} || 0) != 202;
+                $accepted++;
+                $tickets{$1} = 1 if $answer->{body} =~ /"ticket":"(\w+)"/;
+            });
+        $loop->after(0.02, $send);
+    };
+
+    my $free;
+    my $look;
+    $look = sub {
+        my @now = holders($test);
+
+        $most = @now if @now > $most;
+        $holders{$_} = 1 foreach @now;
+
+        if (@now) {
+            undef $free;
+        } else {
+            $free = IapGuard::Loop::now() unless defined $free;
+            my $gap = IapGuard::Loop::now() - $free;
+            $none = $gap if $gap > $none;
+        }
+
+        $loop->after(0.005, $look) unless $done;
+    };
+
+    my $reloads = 0;
+    my $reload;
+    $reload = sub {
+        return $done = 1 if $reloads++ == RELOADS;
+        kill 'HUP', $nginx->master;
+        $loop->after(1, $reload);
+    };
+
+    $loop->after(0, $_) foreach $send, $look, $reload;
+    $loop->run_until(sub { $done && !$left });
+    $client->shut;
+
+    is $accepted, $sent, "$sent sent, all accepted, during " . RELOADS
+        . ' reloads';
+    is $most, 1, 'never two drains';
+    cmp_ok $none, '<', 1.5, sprintf 'never none for long: %.0f ms at most',
+        1000 * $none;
+    cmp_ok scalar keys %holders, '>', RELOADS / 2,
+        scalar(keys %holders) . ' processes have drained';
+
+    ok $nginx->wait_for(20, sub { $test->queue->{verified} == $accepted }),
+        'all are verified';
+
+    my %calls;
+    $calls{ $_->{id} }++ foreach $test->peers->calls('/verify');
+    is scalar(grep { $_ > 1 } values %calls), 0, 'and none twice';
+
+    ok $nginx->wait_for(10, sub { $nginx->all_workers == 3 }),
+        'the old workers have left';
+    is fds($nginx->master), $fds, 'the master has as many files as before';
+
+    $test->end;
+
+    return;
+}
+
+
+sub fds {
+    my ($pid) = @_;
+    return scalar(() = glob "/proc/$pid/fd/*");
+}
+
+
+# told to quit while a call hangs: it is given back, not kept for 15 seconds
+
+sub quits {
+    foreach my $signal (qw(QUIT TERM)) {
+        my $test  = test();
+        my $nginx = $test->nginx;
+
+        holder($test);
+        my $ticket = $test->put({ id => 'hangs', verify => ['hang', 'ok'] });
+        $nginx->wait_for(5, sub { $test->peers->count('/verify') == 1 });
+
+        my $begun = IapGuard::Loop::now();
+        my $master = $nginx->master;
+        kill $signal, $master;
+        ok $nginx->wait_for(10, sub { !kill 0, $master }), "$signal: it ends";
+        cmp_ok IapGuard::Loop::now() - $begun, '<', 6,
+            sprintf '%s: after %.1f s', $signal, IapGuard::Loop::now() - $begun;
+
+        delete $nginx->{keeper};
+        $nginx->start;
+        $begun = IapGuard::Loop::now();
+        is $test->ended($ticket)->{status}, 'verified',
+            "$signal: the next one verifies it";
+        cmp_ok IapGuard::Loop::now() - $begun, '<', 3, "$signal: at once";
+
+        $test->end;
+    }
+
+    return;
+}
+
+
+# what kills its worker again and again is put aside
+
+sub poison {
+    my $test  = test();
+    my $nginx = $test->nginx;
+    my $ticket = $test->put({ id => 'poison', verify => ['hang'] });
+    my $kills = 0;
+
+    foreach (1 .. 10) {
+        last if $test->ticket($ticket)->{status} eq 'parked';
+        $nginx->wait_for(5, sub {
+            $test->peers->count('/verify') > $kills
+            || $test->ticket($ticket)->{status} eq 'parked'
+        });
+        last if $test->peers->count('/verify') <= $kills;
+
+        kill 'KILL', holder($test);
+        $kills++;
+        sleep 0.1;
+    }
+
+    is $test->ended($ticket)->{status}, 'parked',
+       "parked after it was leased by $kills workers that did not come back";
+    is $kills, 5, 'which is what is bearable';
+    ok $nginx->log_lines(qr/entry \d+ is parked: it was leased/),
+       'with a line in the log';
+    is $test->ended($test->put({ id => 'well' }))->{status}, 'verified',
+       'others go on';
+
+    $test->end(qr/exited on signal 9/);
+
+    return;
+}
+
+
+# the lock's file is gone, and there is another one
+
+sub replaced {
+    my $test  = test();
+    my $nginx = $test->nginx;
+    my $first = holder($test);
+    my $file  = $nginx->file('ledger/ledger.drain');
+
+    is sprintf('%o', (stat $file)[2] & 0777), '600', 'the lock is 0600';
+    unlink $file or die "$file: $!\n";
+
+    ok $nginx->wait_for(5, sub { -e $file && holders($test) == 1 }),
+       'removed: another one is made, and one process has it';
+    ok $nginx->wait_for(3, sub {
+        $nginx->log_lines(qr/ledger\.drain" has been removed/)
+    }), 'the former one says so';
+    is $test->ended($test->put({ id => 'after' }))->{status}, 'verified',
+       'and it goes on';
+
+    my @led = map { /\] (\d+)#/ ? $1 : () }
+              $nginx->log_lines(qr/drains the queues now/);
+    cmp_ok scalar @led, '>=', 2, 'led by ' . join ', then ', @led;
+
+    $test->end;
+
+    return;
+}

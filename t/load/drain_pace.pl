@@ -1,0 +1,292 @@
+#!/usr/bin/perl
+
+# How fast a queue is drained: slowly after an outage, then at its rate and no
+# more; not at all while its target asks for it, and not for long in a second
+# outage; and what live traffic has to say to it.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use IapGuard::DrainTest;
+use IapGuard::LoadClient;
+use IapGuard::Loop;
+
+use constant {
+    RATE    => 40,
+    OUTAGE  => 3,           # seconds
+    ENTRIES => 600,
+};
+
+my %paths = IapGuard::Nginx->options;
+
+at_once();
+outage();
+short_outage();
+hold();
+users();
+done_testing;
+
+
+sub test {
+    my (%options) = @_;
+
+    return IapGuard::DrainTest->new(paths => \%paths, workers => 2,
+        breaker => 'open=1s min=5 window=10s probes=3 consecutive=5',
+        %options, queue => join ' ', 'retry_min=200ms retry_max=2s timeout=2s',
+                          'rate=' . RATE . 'r/s',
+                          $options{queue} || 'attempts=20');
+}
+
+
+# with a target that is well, what is accepted is verified soon
+
+sub at_once {
+    my $test = test();
+    my @took;
+
+    # the first of a pace that starts slowly
+
+    $test->ended($test->put({ id => 'first' }));
+    sleep 1.1;
+
+    foreach my $n (1 .. 8) {
+        my $begun  = IapGuard::Loop::now();
+        my $ticket = $test->put({ id => "soon$n" }, 'X-User-Id' => "s$n");
+        $test->ended($ticket);
+        push @took, IapGuard::Loop::now() - $begun;
+        sleep 0.6;
+    }
+
+    my $median = (sort { $a <=> $b } @took)[@took / 2];
+    cmp_ok $median, '<', 0.5, sprintf 'verified %.0f ms after it was accepted'
+        . ', of 8 in the middle', 1000 * $median;
+
+    $test->end;
+
+    return;
+}
+
+
+# calls in each second since a moment
+
+sub per_second {
+    my ($from, $seconds, @calls) = @_;
+    my @table = (0) x $seconds;
+
+    foreach my $call (@calls) {
+        my $second = int($call->{time} - $from);
+        $table[$second]++ if $call->{time} >= $from && $second < $seconds;
+    }
+
+    return @table;
+}
+
+
+sub outage {
+    my $test = test(queue => 'attempts=20 concurrency=16');
+    my ($nginx, $peers) = ($test->nginx, $test->peers);
+
+    $peers->always('/verify', 'http:503');
+    is scalar $test->put_many(ENTRIES), ENTRIES,
+        ENTRIES . ' are accepted while Apple is down';
+    sleep OUTAGE;
+
+    is $nginx->api_json('GET', 'breakers/apple')->{state} eq 'closed' ? 1 : 0,
+       0, 'the breaker has opened';
+
+    my $tried = $peers->count('/verify');
+    cmp_ok $tried, '<', 40, "calls during the outage: $tried";
+
+    $peers->always('/verify', undef);
+    my $up = IapGuard::Loop::now();
+
+    # live traffic beside it
+
+    my @live = live($test, 9);
+    my @table = per_second($up, 9, grep { $_->{step} ne 'http:503' }
+                                   $peers->calls('/verify'));
+    my $probe = (grep { $table[$_] } 0 .. $#table)[0];
+
+    note 'second since Apple is back: calls of queue and live traffic';
+    my @queued = per_second($up, 9, grep { $_->{id} =~ /^r/
+                                           && $_->{step} ne 'http:503' }
+                                    $peers->calls('/verify'));
+
+    note sprintf '%6d %6d %6d', $_, $queued[$_], $table[$_] - $queued[$_]
+        foreach 0 .. $#table;
+
+    cmp_ok $queued[$probe] || 0, '<=', 4, 'it starts slowly';
+    cmp_ok $queued[$probe + 1], '<=', 8, 'and is not fast in the next second';
+    cmp_ok $queued[7], '>', 0.8 * RATE, 'at last it has its rate';
+    cmp_ok $_, '<=', 1.1 * RATE, 'and no more than that' foreach @queued;
+    is scalar(grep { $_->{status} != 200 && $_->{status} != 202 } @live), 0,
+        'live traffic is served or accepted all the time';
+    my @late = sort { $a <=> $b } map { $_->{seconds} } @live;
+    cmp_ok $late[-1], '<', 0.5, sprintf 'and none of %d waits: %.0f ms at most',
+        scalar @live, 1000 * $late[-1];
+
+    # a second outage, in the middle of it
+
+    $peers->always('/verify', 'http:503');
+    my $down = IapGuard::Loop::now();
+    sleep 3;
+
+    my @failing = per_second($down, 3, grep { $_->{id} =~ /^r/ }
+                                       $peers->calls('/verify'));
+    note 'second since it is down again: ', join ' ', @failing;
+
+    cmp_ok $failing[1] + $failing[2], '<=', 6,
+        'the second outage stops it within a second';
+
+    # and to its end
+
+    $peers->always('/verify', undef);
+    ok $nginx->wait_for(60, sub { $test->queue->{pending} == 0 }),
+        'then all are verified';
+    is $test->queue->{dead}, 0, 'none is dead';
+
+    my %calls;
+    $calls{ $_->{id} }++ foreach grep { $_->{step} eq 'ok'
+                                        && $_->{id} =~ /^r/ }
+                                 $peers->calls('/verify');
+    is scalar(keys %calls), ENTRIES, 'each of them';
+    is scalar(grep { $_ > 1 } values %calls), 0, 'once';
+
+    $test->end;
+
+    return;
+}
+
+
+# an outage that its breaker would be slow to see, for it looks back for long;
+# and one without a breaker
+
+sub short_outage {
+    foreach my $breaker ('open=1s min=20 window=60s', undef) {
+        my $test  = test(breaker => $breaker, queue => 'attempts=50');
+        my $peers = $test->peers;
+        my $name  = $breaker ? 'a breaker of 60 s' : 'no breaker';
+
+        $test->put_many(500);
+        $test->nginx->wait_for(20, sub { $peers->count('/verify') > 120 });
+
+        $peers->always('/verify', 'http:503');
+        my $down = IapGuard::Loop::now();
+        sleep 5;
+        my @failing = per_second($down, 5, $peers->calls('/verify'));
+        note "second since it is down, $name: ", join ' ', @failing;
+        cmp_ok $failing[1] + $failing[2] + $failing[3] + $failing[4], '<=', 6,
+            "an outage, $name: it stops within a second";
+
+        $peers->always('/verify', undef);
+        my $up = IapGuard::Loop::now();
+        sleep 8;
+        my @well = per_second($up, 8, grep { $_->{step} eq 'ok' }
+                                      $peers->calls('/verify'));
+        note "second since it is up again, $name: ", join ' ', @well;
+        cmp_ok $well[7], '>', 0.8 * RATE, "$name: and soon has its rate again";
+
+        $test->end;
+    }
+
+    return;
+}
+
+
+# one request after the other for so many seconds
+
+sub live {
+    my ($test, $seconds) = @_;
+    my $until = IapGuard::Loop::now() + $seconds;
+    my @answers;
+
+    while (IapGuard::Loop::now() < $until) {
+        push @answers, $test->post('/live', { id => 'live' . @answers },
+                                   'X-User-Id' => 'live' . @answers);
+        sleep 0.05;
+    }
+
+    return @answers;
+}
+
+
+# 429: nothing at all, until it says; no attempt is used up
+
+sub hold {
+    foreach my $breaker (undef, 'open=1s min=5') {
+        my $test  = test(breaker => $breaker, queue => 'attempts=2');
+        my $peers = $test->peers;
+        my $name  = $breaker ? 'with a breaker' : 'without a breaker';
+
+        $peers->always('/verify', 'http:429:3');
+        $test->put_many(30);
+        $test->nginx->wait_for(5, sub { $peers->count('/verify') });
+        sleep 0.5;
+
+        my $first = $peers->count('/verify');
+        cmp_ok $first, '<=', 3, "429, $name: $first calls";
+        sleep 1.5;
+        is $peers->count('/verify'), $first, "429, $name: then none";
+        $peers->always('/verify', undef);
+
+        my ($call) = $peers->calls('/verify');
+        $test->nginx->wait_for(5, sub { $peers->count('/verify') > $first });
+        my $next = ($peers->calls('/verify'))[$first];
+        cmp_ok $next->{time} - $call->{time}, '>=', 2.9,
+            "429, $name: until it says";
+        ok $test->nginx->wait_for(20, sub { $test->queue->{verified} == 30 }),
+            "429, $name: and no attempt was used up";
+
+        $test->end;
+    }
+
+    # Apple's milliseconds
+
+    my $test  = test(breaker => undef);
+    my $peers = $test->peers;
+    my $at    = int((time + 3) * 1000);
+
+    $peers->always('/verify', "http:429:$at");
+    $test->put({ id => 'ms' });
+    $test->nginx->wait_for(5, sub { $peers->count('/verify') == 1 });
+    sleep 1;
+    $peers->always('/verify', undef);
+    is $peers->count('/verify'), 1, '429 with a UNIX time in milliseconds';
+    $test->nginx->wait_for(6, sub { $peers->count('/verify') == 2 });
+    cmp_ok time, '>=', $at / 1000 - 1, 'is understood';
+
+    $test->end;
+
+    return;
+}
+
+
+# one user's thousand does not keep the others waiting
+
+sub users {
+    my $test = test();
+
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"forced-open"}');
+    $test->put_many(200, user => sub { 'flood' },
+                    body => sub { { id => "f$_[0]" } });
+    my @tickets = $test->put_many(10, user => sub { "payer$_[0]" },
+                                  body => sub { { id => "p$_[0]" } });
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"auto"}');
+
+    $test->nginx->wait_for(20, sub {
+        10 == grep { $_->{id} =~ /^p/ } $test->peers->calls('/verify');
+    });
+
+    my @before = $test->peers->calls('/verify');
+    my ($last) = grep { $before[$_]{id} =~ /^p/ } reverse 0 .. $#before;
+
+    cmp_ok $last, '<', 24, '10 users behind 200 requests of one: the last of '
+        . "them is call $last";
+
+    $test->end;
+
+    return;
+}
