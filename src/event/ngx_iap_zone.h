@@ -129,11 +129,16 @@ typedef struct {
 
     ngx_iap_zone_store_t   store;
     ngx_iap_zone_ledger_t  ledger;
+
+    /* the same of the shared ledger, which asks over links of its own: what it
+       puts, and all else */
+    ngx_iap_zone_store_t   ledger_puts;
+    ngx_iap_zone_store_t   ledger_rest;
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 176, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 440, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 792, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
