@@ -32,7 +32,7 @@ extern ngx_iap_script_t  ngx_iap_script_queue;
 extern ngx_iap_script_t  ngx_iap_script_drain;
 
 
-/* computes the sums; once per process, before any other call */
+/* computes the sums, before any other call; may be called again */
 
 void ngx_iap_scripts_init(void);
 

@@ -11,7 +11,8 @@ package IapGuard::DrainTest;
 #   my @hooks  = $test->hooks;                  # of { id, body, ... }, verified
 #   $test->nginx, $test->peers, $test->end;
 #
-# Further options are those of IapGuard::Nginx; `breaker` undef: there is none.
+# Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
+# `peers`: those of another one.
 
 use strict;
 use warnings;
@@ -38,7 +39,8 @@ sub new {
     my $breaker = exists $options{breaker} ? delete $options{breaker}
                                            : 'open=1s min=5 window=10s';
     my %paths   = %{ delete $options{paths} };
-    my $self    = bless { peers => IapGuard::DrainPeers->start }, $class;
+    my $self    = bless { peers => delete $options{peers}
+                                   || IapGuard::DrainPeers->start }, $class;
 
     my $nginx = $self->{nginx} = IapGuard::Nginx->new(%paths, %options,
                                                       level => 'info');
