@@ -7,11 +7,7 @@
 use lib 't/lib';
 use Test::Nginx::Socket 'no_plan';
 use IapGuard::Test;
-
-use constant { DATA => 0, HEADERS => 1, RST_STREAM => 3, SETTINGS => 4,
-               GOAWAY => 7 };
-
-use constant { END_STREAM => 0x1, END_HEADERS => 0x4 };
+use IapGuard::Frames qw(frame head talk);
 
 add_block_preprocessor(sub {
     my ($block) = @_;
@@ -34,65 +30,6 @@ END
     $block->set_value(request => 'GET /api/guards/g');
     $block->set_value(user_files => ">>> t\npassed\n");
 });
-
-
-sub frame {
-    my ($type, $flags, $stream, $payload) = @_;
-
-    return substr(pack('N', length $payload), 1)
-           . pack('CCN', $type, $flags, $stream) . $payload;
-}
-
-
-# a request's head; nothing in it is compressed
-
-sub head {
-    my ($stream, $method, $path, $flags, %header) = @_;
-
-    my $block = "\x02" . chr(length $method) . $method
-                . "\x86"
-                . "\x04" . chr(length $path) . $path
-                . "\x01\x09localhost";
-
-    foreach my $name (sort keys %header) {
-        $block .= "\0" . chr(length $name) . $name
-                  . chr(length $header{$name}) . $header{$name};
-    }
-
-    return frame(HEADERS, $flags | END_HEADERS, $stream, $block);
-}
-
-
-# sends frames, and tells what came back: "STREAM:body" for each stream that
-# was answered to its end, "STREAM!code" for one that was reset
-
-sub talk {
-    my ($frames, %opt) = @_;
-
-    my @pieces = ref $frames ? @$frames : ($frames);
-    $pieces[0] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(SETTINGS, 0, 0, '')
-                 . $pieces[0];
-
-    my $answer = IapGuard::Test::http_raw(\@pieces, unix => 'h2.sock',
-                                          close_after => 0.5, %opt);
-    my (%body, @ends);
-
-    while (length $answer >= 9) {
-        my ($high, $low, $type, $flags, $stream)
-            = unpack 'CnCCN', substr $answer, 0, 9, '';
-        my $payload = substr $answer, 0, $high * 65536 + $low, '';
-
-        $body{$stream} .= $payload if $type == DATA;
-
-        push @ends, "$stream:" . ($body{$stream} // '')
-            if ($type == DATA || $type == HEADERS) && $flags & END_STREAM;
-
-        push @ends, "$stream!" . unpack 'N', $payload if $type == RST_STREAM;
-        push @ends, 'goaway' if $type == GOAWAY;
-    }
-
-    return join ' ', map { s/\{"error":"(\w+)".*\}\n/$1/r } @ends;
-}
 
 run_tests();
 

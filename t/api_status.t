@@ -100,7 +100,7 @@ sub {
         scalar @{ $status->{bans} };
 }
 --- response_body chomp
-bans breakers guards nginx store version zone
+bans breakers guards nginx queues store version zone
 version
 nginx
 zone

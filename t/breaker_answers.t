@@ -48,6 +48,10 @@ use IapGuard::BreakerTest {
     '/etag' => [whole('200 OK', $GOOD, 'ETag: "x"')],
     '/101'  => ["HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n"
                 . "Upgrade: websocket\r\n\r\n", \0.1, 'bytes'],
+    '/103'  => ["HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+                . whole('200 OK', $GOOD)],
+    '/ssi'  => [whole('200 OK', q[{"status":21005,"x":"]
+                . q[<!--#echo var='none' default='' -->","y":1}])],
     '/gzip' => [whole('200 OK', "\x1f\x8b\x08rubbish",
                       'Content-Encoding: gzip')],
     '/identity' => [whole('200 OK', $PAGE, 'Content-Encoding: ')],
@@ -448,7 +452,7 @@ GET /b/below
 
 
 
-=== TEST 33: a filter behind the breaker's that changes the body
+=== TEST 33: filters behind the breaker's that change the body: judged before that
 --- config
     location = /sub {
         iap_guard_breaker b;
@@ -460,15 +464,42 @@ GET /b/below
         iap_guard_breaker b;
         ssi on;
         ssi_types *;
-        proxy_pass http://raw/200;
+        proxy_pass http://raw/ssi;
     }
 --- request eval
-["GET /ssi"]
---- outcomes: success=1
+["GET /sub", "GET /ssi"]
+--- response_body_like eval
+['^\{gone,', '^\{"status":21005,"x":"","y":1\}$']
+--- outcomes: success=1 retry=1
+--- share: 0.5
 
 
 
-=== TEST 34: a breaker without rules about bodies does not hold sendfile up
+=== TEST 34: a body that no rule is about is not read, but sent from its file
+--- log_level: debug
+--- http_config
+    sendfile on;
+--- config
+    location = /t {
+        iap_guard_breaker c;
+        proxy_cache cache;
+        proxy_cache_valid 1m;
+        proxy_pass http://raw/below;
+    }
+--- request
+GET /t
+--- error_log
+sendfile: @
+--- no_error_log eval
+qr/\bread: \d+, /
+--- outcomes_c: success=1
+
+
+
+=== TEST 35: an early hint is not the answer
+--- skip_nginx: 4: < 1.29.0
 --- request eval
-["GET /c/huge", "GET /c/below"]
---- outcomes_c: success=2
+["GET /b/103", "GET /c/103"]
+--- outcomes: success=1
+--- outcomes_c: success=1
+--- share: 0

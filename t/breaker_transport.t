@@ -38,6 +38,8 @@ use IapGuard::BreakerTest {
                    . "ff\r\n{\"status\":0}"],
     '/rubbish' => ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
                    . "c\r\n{\"status\":0}\r\nzz\r\n"],
+    '/slow_body' => ["HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", \0.2,
+                     '{"status":0}'],
     '/cut_500' => ["HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nhalf"],
 };
 
@@ -161,7 +163,18 @@ GET /t
 
 
 
-=== TEST 5: no answer in time, not even a header's end
+=== TEST 5: what is not HTTP: for nginx an answer of HTTP/0.9, which has no status
+--- no_http2
+--- init
+main::raw_get("/b/noise") =~ /^220 mail/ or die "no answer\n";
+--- request
+GET /api/breakers/b
+--- outcomes: retry=1
+--- share: 1
+
+
+
+=== TEST 6: no answer in time, not even a header's end
 --- request eval
 [map { "GET /b/$_" } qw(hang stuck late)]
 --- error_code eval
@@ -171,7 +184,7 @@ GET /t
 
 
 
-=== TEST 6: a class of its own for each kind
+=== TEST 7: a class of its own for each kind
 --- http_config
     iap_guard_breaker d classify=d;
     iap_guard_classify d success timeout;
@@ -198,18 +211,20 @@ GET /t
         set $name unknown.example;
         proxy_pass http://$name;
     }
+    location = /cut { iap_guard_breaker d; proxy_pass http://raw/length; }
+--- no_http2
 --- init
-sub { main::raw_get("/cut") }->();
+main::raw_get("/cut");
 --- request eval
 [map { "GET /$_" } qw(hang reset full none name), "api/breakers/d"]
 --- error_code eval
 [504, 502, 504, 502, 502, 200]
 --- response_body_like eval
-[('') x 5, '"outcomes":\{"success":2,"final":1,"redirect":1,"retry":0,"hold":0,"config":0,"neutral":0,"local":1,']
+[('') x 5, '"outcomes":\{"success":2,"final":1,"redirect":1,"retry":0,"hold":0,"config":0,"neutral":1,"local":1,']
 
 
 
-=== TEST 7: a name that nobody knows is our own trouble
+=== TEST 8: a name that nobody knows is our own trouble
 --- config
     resolver 127.0.0.1:1 ipv6=off;
     resolver_timeout 100ms;
@@ -227,7 +242,7 @@ GET /t
 
 
 
-=== TEST 8: no resolver
+=== TEST 9: no resolver
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -241,7 +256,7 @@ GET /t
 
 
 
-=== TEST 9: a name that nobody knows, and a page in place of the error
+=== TEST 10: a name that nobody knows, and a page in place of the error
 --- config
     resolver 127.0.0.1:1 ipv6=off;
     resolver_timeout 100ms;
@@ -262,27 +277,27 @@ page
 
 
 
-=== TEST 10: an address that is none
+=== TEST 11: an address that is none
 --- config
-    location = /t {
+    location = /port {
         iap_guard_breaker b;
         proxy_pass http://127.0.0.1:0$arg_none;
-        set $x $arg_none;
     }
-    location = /u {
+    location = /scheme {
         iap_guard_breaker b;
         set $scheme_of gopher;
         proxy_pass $scheme_of://127.0.0.1/;
     }
---- request
-GET /u
---- error_code: 500
---- outcomes: local=1
+--- request eval
+["GET /port", "GET /scheme"]
+--- error_code eval
+[500, 500]
+--- outcomes: local=2
 --- share: 1
 
 
 
-=== TEST 11: TLS that works
+=== TEST 12: TLS that works
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -295,7 +310,7 @@ GET /t
 
 
 
-=== TEST 12: a certificate that is not accepted looks like no connection
+=== TEST 13: a certificate that is not accepted looks like no connection
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -312,7 +327,7 @@ GET /t
 
 
 
-=== TEST 13: the name of a certificate does not match
+=== TEST 14: the name of a certificate does not match
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -329,7 +344,7 @@ GET /t
 
 
 
-=== TEST 14: a body that ends early
+=== TEST 15: a body that ends early
 --- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
@@ -340,7 +355,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 15: a body that ends early, not buffered
+=== TEST 16: a body that ends early, not buffered
 --- no_http2
 --- buffering: off
 --- init
@@ -352,7 +367,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 16: chunks that end early, though the JSON in them is whole
+=== TEST 17: chunks that end early, though the JSON in them is whole
 --- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
@@ -363,7 +378,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 17: chunks that end early, not buffered
+=== TEST 18: chunks that end early, not buffered
 --- no_http2
 --- buffering: off
 --- init
@@ -374,7 +389,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 18: a body that ends early, judged as HTTP
+=== TEST 19: a body that ends early, judged as HTTP
 --- no_http2
 --- init
 main::raw_get("/c/$_") foreach qw(length chunks cut_500);
@@ -384,31 +399,17 @@ GET /api/breakers/c
 
 
 
-=== TEST 19: several servers: one outcome, of the last that was tried
+=== TEST 20: several servers: one outcome, of the last that was tried
 --- http_config
     upstream several {
         server 127.0.0.1:1 max_fails=0;
         server 127.0.0.1:$TEST_NGINX_FULL_PORT max_fails=0;
         server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=0;
     }
-    upstream none {
-        server 127.0.0.1:1 max_fails=0;
-        server 127.0.0.1:2 max_fails=0;
-        server 127.0.0.1:3 max_fails=0;
-    }
 --- config
     location = /ok {
         iap_guard_breaker b;
         proxy_pass http://several;
-    }
-    location = /500 {
-        iap_guard_breaker b;
-        proxy_next_upstream error timeout http_500;
-        proxy_pass http://several;
-    }
-    location = /none {
-        iap_guard_breaker b;
-        proxy_pass http://none;
     }
 --- request eval
 [("GET /ok") x 6]
@@ -417,7 +418,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 20: several servers, none of which answers
+=== TEST 21: several servers, none of which answers
 --- http_config
     upstream none {
         server 127.0.0.1:1 max_fails=0;
@@ -438,7 +439,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 21: servers that answer 500, each is tried
+=== TEST 22: servers that answer 500, each is tried
 --- http_config
     upstream several {
         server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=0;
@@ -460,7 +461,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 22: no live upstreams
+=== TEST 23: no live upstreams
 --- http_config
     upstream dead {
         server 127.0.0.1:1 max_fails=1 fail_timeout=1m;
@@ -480,36 +481,92 @@ GET /api/breakers/c
 
 
 
-=== TEST 23: an upstream that is marked down does not keep a breaker open
+=== TEST 24: servers that nginx has marked down: no probe passes before they are
+up again, and one does then
+--- b: min=2 open=100ms probes=1
 --- http_config
-    upstream dead {
+    upstream down {
         server 127.0.0.1:1 max_fails=1 fail_timeout=1s;
-        server 127.0.0.1:$TEST_NGINX_RAW_PORT down;
+        server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=1 fail_timeout=1s;
     }
 --- config
-    location = /dead {
+    location /down/ {
         iap_guard_breaker b;
-        proxy_pass http://dead;
+        proxy_pass http://down/;
     }
---- request eval
-[("GET /dead") x 2]
---- error_code eval
-[502, 502]
---- outcomes: retry=2
+--- no_http2
+--- init
+my $get = sub {
+    select undef, undef, undef, $_[1] if $_[1];
+    return main::raw_get("/down/$_[0]") =~ m{^HTTP/1.1 (\d+)} ? $1 : 0;
+};
+
+Test::More::is($get->('reset'), 502, 'both fail');
+Test::More::is($get->('ok'), 502, 'none is up: the breaker opens');
+Test::More::is($get->('ok'), 503, 'it is open');
+Test::More::is($get->('ok', 0.15), 502, 'a probe fails, for none is up');
+Test::More::is($get->('ok'), 503, 'it is open again');
+Test::More::is($get->('ok', 2.1), 200, 'a probe passes');
+--- request
+GET /down/ok
+--- outcomes: retry=3 cut=2 success=2
+--- share: 0
 
 
 
-=== TEST 24: slow answers, and those that hang
+=== TEST 25: slow answers, and those that hang
 --- b: slow=100ms
 --- request eval
 ["GET /b/ok", "GET /b/hang"]
 --- error_code eval
 [200, 504]
 --- outcomes: success=1 retry=1
+--- shows: calls=2 slow=0.5
 
 
 
-=== TEST 25: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
+=== TEST 26: a call that hangs is slow before it ends
+--- b: slow=100ms slow_ratio=100% min=1 open=1h
+--- no_http2
+--- init
+our $hanging = main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
+select undef, undef, undef, 0.2;
+--- request
+GET /b/ok
+--- error_code: 503
+--- wait: 0.2
+--- outcomes: cut=1 retry=1
+--- state: open
+--- shows: reason=slow slow=1 calls=1
+
+
+
+=== TEST 27: an answer is not slow for its body
+--- b: slow=100ms
+--- request
+GET /b/slow_body
+--- outcomes: success=1
+--- shows: calls=1 slow=0
+
+
+
+=== TEST 28: after a slow call, another one is not
+--- b: slow=100ms
+--- config
+    location = /t {
+        iap_guard_breaker b;
+        proxy_pass http://raw/hang;
+        error_page 504 = /b/ok;
+    }
+--- request
+GET /t
+--- error_code: 200
+--- outcomes: retry=1 success=1
+--- shows: calls=2 slow=0.5
+
+
+
+=== TEST 29: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
 --- config
     location = /fastcgi { iap_guard_breaker b; fastcgi_pass 127.0.0.1:1; }
     location = /uwsgi { iap_guard_breaker b; uwsgi_pass 127.0.0.1:1; }

@@ -4,18 +4,9 @@
 use strict;
 use warnings;
 
-use File::Temp qw(tempdir);
-use Test::More;
+use lib 't/lib';
 
-my $nginx   = $ENV{TEST_NGINX_BINARY} // 'nginx';
-my @modules = split ' ', $ENV{TEST_NGINX_LOAD_MODULES} // '';
-
-my $dir = tempdir(CLEANUP => 1);
-chmod 0755, $dir;
-
-# a nginx whose first error log is a file opens it before it reads anything
-
-mkdir "$dir/logs";
+use IapGuard::ConfTest;
 
 my $long_name = 'b' x 65;
 my $share     = 'expected a share above 0% and up to 100%, such as "50%" or "12.5%"';
@@ -80,10 +71,13 @@ my @refused = (
       'invalid parameter "fallback=q" in "iap_guard_breaker"' ],
     [ 'fallback to what there is not',
       location => 'iap_guard_breaker b min=5 fallback=receipts;',
-      'unknown queue "receipts" in "fallback" of "iap_guard_breaker"' ],
+      qr/unknown queue "receipts" in \S+nginx\.conf:\d+, expected "iap_guard_queue receipts" in "http"/ ],
     [ 'fallback beside a name alone', all => 'iap_guard_breaker b;',
       location => 'iap_guard_breaker b fallback=q;',
-      'unknown queue "q" in "fallback" of "iap_guard_breaker"' ],
+      qr/unknown queue "q" in \S+nginx\.conf:\d+/ ],
+    [ 'fallback to no name', location => 'iap_guard_breaker b min=5 fallback=a/b;',
+      'invalid value "a/b" of "fallback" in "iap_guard_breaker", expected the '
+      . 'name of an "iap_guard_queue"' ],
 
     # names
 
@@ -251,43 +245,7 @@ my @accepted = (
       http => join("\n", map { "iap_guard_breaker b$_;" } 1 .. 7) ],
 );
 
-plan tests => 2 * @refused + 2 * @accepted;
-
-foreach my $row (@refused) {
-    my ($name, @rest) = @$row;
-    my %at;
-
-    while (@rest > 2 && !ref $rest[0]
-           && $rest[0] =~ /^(?:zone|all|http|late|server|location)$/)
-    {
-        my ($where, $directives) = splice @rest, 0, 2;
-        $at{$where} = $directives;
-    }
-
-    my ($exit, $output) = nginx_t(conf(%at));
-    my ($line) = grep { /\[emerg\]/ } split /\n/, $output;
-    $line //= '';
-
-    # by itself, not by a signal
-
-    is $exit, 1, "$name: refused";
-
-    my @unsaid = grep {
-        ref $_ ? $line !~ $_ : index($line, $_) < 0
-    } @rest;
-
-    ok !@unsaid, "$name: named"
-        or diag join "\n", 'not said:', @unsaid, 'but:', $output;
-}
-
-foreach my $row (@accepted) {
-    my ($name, %at) = @$row;
-
-    my ($exit, $output) = nginx_t(conf(%at));
-
-    is $exit, 0, "$name: accepted" or diag $output;
-    unlike $output, qr/\[(?!notice)\w+\]/, "$name: nothing is said of it";
-}
+IapGuard::ConfTest->run(\@refused, \@accepted);
 
 
 # one rule for each path
@@ -295,53 +253,4 @@ foreach my $row (@accepted) {
 sub classify {
     my ($name, @paths) = @_;
     return join "\n", map { "iap_guard_classify $name retry json:p$_;" } @paths;
-}
-
-
-sub conf {
-    my (%at) = @_;
-
-    my $load = join "\n", map { "load_module $_;" } @modules;
-
-    $at{zone} //= 'iap_guard_zone iap 1m;';
-    $at{$_} //= '' foreach qw(all http late server location);
-
-    return <<"END";
-$load
-error_log stderr;
-pid nginx.pid;
-events {}
-http {
-    access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    $at{zone}
-    $at{all}
-    $at{http}
-    server {
-        listen 127.0.0.1:1;
-        $at{server}
-        location /t {
-            $at{location}
-        }
-    }
-    $at{late}
-}
-END
-}
-
-
-sub nginx_t {
-    my ($conf) = @_;
-
-    open my $file, '>', "$dir/nginx.conf" or die "nginx.conf: $!\n";
-    print {$file} $conf;
-    close $file or die "nginx.conf: $!\n";
-
-    my $output = `$nginx -t -p $dir -c $dir/nginx.conf 2>&1`;
-
-    return ($? & 127 ? "signal " . ($? & 127) : $? >> 8, $output);
 }

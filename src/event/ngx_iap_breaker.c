@@ -547,10 +547,12 @@ ngx_iap_breaker_note_locked(ngx_iap_breaker_ref_t *ref,
     ago = now > b->since ? (time_t) ((now - b->since) / IAP_TICKS_PER_SEC) : 0;
     breaker->changed = (uint64_t) (ngx_time() - ago);
 
-    if (b->state == IAP_BREAKER_OPEN
-        || change->changes == NGX_IAP_BREAKER_TWO)
-    {
+    if (b->state == IAP_BREAKER_OPEN) {
         breaker->opened = breaker->changed;
+
+    } else if (change->changes == NGX_IAP_BREAKER_TWO) {
+        breaker->opened = breaker->changed
+                          - ref->conf.open / IAP_TICKS_PER_SEC;
     }
 }
 

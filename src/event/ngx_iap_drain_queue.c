@@ -81,7 +81,7 @@ ngx_iap_drain_queue_begin(ngx_iap_drain_queue_t *dq)
 
     dq->renew = ngx_current_msec;
     dq->count = ngx_current_msec - NGX_IAP_DRAIN_COUNT;
-    dq->sweep = ngx_current_msec;
+    dq->sweep = ngx_current_msec - NGX_IAP_DRAIN_SWEEP + NGX_IAP_DRAIN_AGAIN;
 
     shared = dq->queue->shared;
     shared->drain_pid = (ngx_atomic_uint_t) ngx_pid;

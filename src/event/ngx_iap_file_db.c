@@ -15,8 +15,14 @@
 #include <sys/stat.h>
 
 
+/* us that others have to take the lock, and for how long some are remembered */
+#define NGX_IAP_FILE_YIELD      100
+#define NGX_IAP_FILE_CONTENDED  1000000
+
+
 static char *ngx_iap_file_name(const char *path, const char *suffix);
 static uint64_t ngx_iap_file_clock(void);
+static ngx_int_t ngx_iap_file_flock(ngx_iap_file_db_t *db);
 static int ngx_iap_file_errno(ngx_iap_file_db_t *db);
 
 
@@ -147,7 +153,6 @@ ngx_iap_file_shut(ngx_iap_file_db_t *db)
 ngx_int_t
 ngx_iap_file_lock(ngx_iap_file_db_t *db)
 {
-    int          rc;
     struct stat  st;
 
     for ( ;; ) {
@@ -161,11 +166,7 @@ ngx_iap_file_lock(ngx_iap_file_db_t *db)
             }
         }
 
-        do {
-            rc = flock(db->lock_fd, LOCK_EX);
-        } while (rc == -1 && errno == EINTR);
-
-        if (rc == -1) {
+        if (ngx_iap_file_flock(db) != NGX_OK) {
             ngx_iap_file_say_errno(db, "lock", db->lock);
             return NGX_ERROR;
         }
@@ -180,10 +181,48 @@ ngx_iap_file_lock(ngx_iap_file_db_t *db)
 }
 
 
+/*
+ * Who has just given it up would have it again before those who wait have woken
+ * up, time after time.  So it lets them, where there were any lately.
+ */
+
+static ngx_int_t
+ngx_iap_file_flock(ngx_iap_file_db_t *db)
+{
+    int              rc;
+    uint64_t         now, since;
+    struct timespec  ts;
+
+    now = ngx_iap_file_us();
+    since = now - db->unlocked_at;
+
+    if (db->waited_at != 0 && now - db->waited_at < NGX_IAP_FILE_CONTENDED
+        && since < NGX_IAP_FILE_YIELD)
+    {
+        ts.tv_sec = 0;
+        ts.tv_nsec = (long) (NGX_IAP_FILE_YIELD - since) * 1000;
+        (void) nanosleep(&ts, NULL);
+    }
+
+    rc = flock(db->lock_fd, LOCK_EX | LOCK_NB);
+
+    if (rc == -1 && errno == EWOULDBLOCK) {
+        db->waited_at = now;
+
+        do {
+            rc = flock(db->lock_fd, LOCK_EX);
+        } while (rc == -1 && errno == EINTR);
+    }
+
+    return rc == 0 ? NGX_OK : NGX_ERROR;
+}
+
+
 void
 ngx_iap_file_unlock(ngx_iap_file_db_t *db)
 {
     (void) flock(db->lock_fd, LOCK_UN);
+    db->unlocked_at = ngx_iap_file_us();
 }
 
 

@@ -95,6 +95,8 @@ struct ngx_iap_file_db_s {
     sqlite3                      *sqlite;       /* NULL: it is not open */
     sqlite3_stmt                 *statements[NGX_IAP_SQL_STATEMENTS];
     int                           lock_fd;      /* -1: none */
+    uint64_t                      unlocked_at;  /* us, or 0 */
+    uint64_t                      waited_at;    /* us: for others; or 0 */
     ngx_iap_file_place_t          wal_place;
     ngx_iap_file_place_t          shm_place;
     uint64_t                      failed_at;    /* us, or 0 */

@@ -69,7 +69,8 @@ ngx_iap_file_take(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_OK;
     }
 
-    far = (uint64_t) ngx_iap_file_after(db, take->retry_max);
+    far = take->retry_max != 0
+          ? (uint64_t) ngx_iap_file_after(db, take->retry_max) : 0;
 
     if (ngx_iap_file_take_lost(db, take, &queue) != NGX_OK
         || ngx_iap_file_take_ready(db, take, &queue, far) != NGX_OK
@@ -118,6 +119,10 @@ ngx_iap_file_take_ready(ngx_iap_file_db_t *db, ngx_iap_ledger_take_t *take,
         != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    if (far == 0) {
+        return NGX_OK;
     }
 
     return ngx_iap_file_exec(db, NGX_IAP_SQL_USERS_FAR, "iiii", queue->id,

@@ -189,7 +189,7 @@ typedef struct {
     uint64_t             retry_max;     /* the longest `delay` of all.  An
                                            entry due later than that was
                                            delayed by another clock: it is
-                                           due */
+                                           due.  0: it is not known */
     ngx_uint_t           n;             /* out */
     ngx_iap_entry_t     *entries;
     uint64_t             wait;          /* if n is 0: ms until something is

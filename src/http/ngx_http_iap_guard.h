@@ -257,9 +257,14 @@ typedef struct {
     iap_breaker_state_e             state;      /* of it, then */
     iap_permit_t                    permit;
     ngx_queue_t                     queue;      /* of breaker->calls */
-    ngx_msec_t                      admitted;
+    ngx_http_request_t             *request;
+    ngx_msec_t                      begun;      /* when admitted, or later,
+                                                   see _breaker's timer */
     ngx_http_upstream_t            *former;     /* r->upstream then */
     ngx_uint_t                      states;     /* of r->upstream_states then */
+    void                          (*finalize)(ngx_http_request_t *r,
+                                              ngx_int_t rc);
+                                                /* r->upstream's own */
     iap_json_t                     *json;       /* NULL: the body isn't read */
     iap_body_e                      body;
     off_t                           length;     /* of it, so far */
@@ -293,8 +298,9 @@ typedef struct {
     ngx_chain_t                    *held;       /* copies of the body */
     ngx_chain_t                   **last;
     size_t                          size;       /* of it */
+    ngx_uint_t                      http_version;   /* the request's, and */
     unsigned                        keepalive:1;    /* r->keepalive, before
-                                                       what has failed */
+                                                       the call */
 } ngx_http_iap_guard_fallback_t;
 
 

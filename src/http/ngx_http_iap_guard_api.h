@@ -18,6 +18,8 @@
 /* nginx's configuration header comes before any of the system's */
 #include "ngx_http_iap_guard.h"
 
+#include "ngx_iap_queue.h"
+
 #include "iap_metrics.h"
 
 #include <jansson.h>
@@ -137,12 +139,16 @@ json_t *ngx_http_iap_guard_api_breaker_list(
 void ngx_http_iap_guard_api_breaker_metrics(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_breaker_info_t *infos);
 
-/* of _api_queues: likewise, as the drain has counted */
+/* of _api_queues: likewise, as the drain has counted; in the copies "oldest"
+   is seconds */
 
+ngx_iap_queue_shared_t *ngx_http_iap_guard_api_queue_infos(
+    ngx_http_request_t *r, ngx_http_iap_guard_main_conf_t *imcf);
 json_t *ngx_http_iap_guard_api_queue_list(
-    ngx_http_iap_guard_main_conf_t *imcf);
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos);
 void ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
-    ngx_http_iap_guard_main_conf_t *imcf);
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    ngx_iap_zone_ledger_t *ledger);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_API_H */

@@ -25,11 +25,12 @@ static json_t *ngx_http_iap_guard_entry_json(ngx_iap_entry_t *entry);
 static json_t *ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
     ngx_iap_ledger_op_t *op, ngx_uint_t *status);
 static json_t *ngx_http_iap_guard_queue_shown(
-    ngx_http_iap_guard_queue_t *queue);
+    ngx_http_iap_guard_queue_t *queue, ngx_iap_queue_shared_t *shared);
 static uint64_t ngx_http_iap_guard_queue_oldest(
     ngx_iap_queue_shared_t *shared);
 static void ngx_http_iap_guard_queue_counts(iap_text_t *out,
-    ngx_http_iap_guard_main_conf_t *imcf, iap_metric_e metric, ngx_uint_t n);
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric, ngx_uint_t n);
 
 
 static const char  *ngx_http_iap_guard_callbacks[] = {
@@ -41,13 +42,18 @@ ngx_int_t
 ngx_http_iap_guard_api_queues(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call)
 {
+    ngx_iap_queue_shared_t          *infos;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
+    infos = ngx_http_iap_guard_api_queue_infos(r, imcf);
+    if (infos == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                                       ngx_http_iap_guard_api_queue_list(
-                                                                       imcf));
+                              ngx_http_iap_guard_api_queue_list(imcf, infos));
 }
 
 
@@ -370,8 +376,34 @@ ngx_http_iap_guard_no_queue(ngx_http_request_t *r,
 
 /* what the drain has counted, a second ago at most, of all queues */
 
+ngx_iap_queue_shared_t *
+ngx_http_iap_guard_api_queue_infos(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_uint_t                    i;
+    ngx_iap_queue_shared_t       *infos;
+    ngx_http_iap_guard_queue_t  **queues;
+
+    queues = imcf->queues.elts;
+
+    infos = ngx_palloc(r->pool, (imcf->queues.nelts + 1)
+                                * sizeof(ngx_iap_queue_shared_t));
+    if (infos == NULL) {
+        return NULL;
+    }
+
+    for (i = 0; i < imcf->queues.nelts; i++) {
+        infos[i] = *queues[i]->queue.shared;
+        infos[i].oldest = ngx_http_iap_guard_queue_oldest(&infos[i]);
+    }
+
+    return infos;
+}
+
+
 json_t *
-ngx_http_iap_guard_api_queue_list(ngx_http_iap_guard_main_conf_t *imcf)
+ngx_http_iap_guard_api_queue_list(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_iap_queue_shared_t *infos)
 {
     json_t                       *json;
     ngx_str_t                    *name;
@@ -385,7 +417,8 @@ ngx_http_iap_guard_api_queue_list(ngx_http_iap_guard_main_conf_t *imcf)
         name = &queues[i]->queue.name;
 
         (void) json_object_setn_new(json, (char *) name->data, name->len,
-                                 ngx_http_iap_guard_queue_shown(queues[i]));
+                                 ngx_http_iap_guard_queue_shown(queues[i],
+                                                                &infos[i]));
     }
 
     return json;
@@ -393,13 +426,12 @@ ngx_http_iap_guard_api_queue_list(ngx_http_iap_guard_main_conf_t *imcf)
 
 
 static json_t *
-ngx_http_iap_guard_queue_shown(ngx_http_iap_guard_queue_t *queue)
+ngx_http_iap_guard_queue_shown(ngx_http_iap_guard_queue_t *queue,
+    ngx_iap_queue_shared_t *shared)
 {
-    json_t                  *json, *events, *webhooks;
-    ngx_uint_t               i;
-    ngx_iap_queue_shared_t  *shared;
+    json_t      *json, *events, *webhooks;
+    ngx_uint_t   i;
 
-    shared = queue->queue.shared;
     json = json_object();
     events = json_object();
     webhooks = json_object();
@@ -423,9 +455,7 @@ ngx_http_iap_guard_queue_shown(ngx_http_iap_guard_queue_t *queue)
     }
 
     (void) json_object_set_new(json, "oldest_seconds",
-                               json_integer((json_int_t)
-                                       ngx_http_iap_guard_queue_oldest(
-                                                                  shared)));
+                               json_integer((json_int_t) shared->oldest));
     (void) json_object_set_new(json, "callbacks",
                                json_integer((json_int_t) shared->callbacks));
     (void) json_object_set_new(json, "rate",
@@ -461,13 +491,18 @@ ngx_http_iap_guard_queue_oldest(ngx_iap_queue_shared_t *shared)
 
 void
 ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
-    ngx_http_iap_guard_main_conf_t *imcf)
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    ngx_iap_zone_ledger_t *ledger)
 {
+    uint64_t                      counts[NGX_IAP_COMMIT_COUNT];
     ngx_uint_t                    i;
     iap_view_t                    name;
     ngx_http_iap_guard_queue_t  **queues;
 
-    ngx_http_iap_guard_queue_counts(out, imcf, IAP_METRIC_QUEUE_ENTRIES,
+    static const uint64_t  bounds[] = NGX_IAP_COMMIT_BOUNDS;
+
+    ngx_http_iap_guard_queue_counts(out, imcf, infos,
+                                    IAP_METRIC_QUEUE_ENTRIES,
                                     IAP_WORK_STATUS_COUNT);
 
     queues = imcf->queues.elts;
@@ -479,14 +514,22 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
         name.len = queues[i]->queue.name.len;
 
         iap_metric_sample(out, IAP_METRIC_QUEUE_OLDEST, &name,
-                          ngx_http_iap_guard_queue_oldest(
-                                                  queues[i]->queue.shared));
+                          infos[i].oldest);
     }
 
-    ngx_http_iap_guard_queue_counts(out, imcf, IAP_METRIC_QUEUE,
+    ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_QUEUE,
                                     NGX_IAP_QUEUE_EVENT_COUNT);
-    ngx_http_iap_guard_queue_counts(out, imcf, IAP_METRIC_WEBHOOK,
+    ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_WEBHOOK,
                                     NGX_IAP_WEBHOOK_RESULT_COUNT);
+
+    for (i = 0; i < NGX_IAP_COMMIT_COUNT; i++) {
+        counts[i] = ledger->seconds[i];
+    }
+
+    iap_metric_begin(out, IAP_METRIC_LEDGER_COMMIT_SECONDS);
+    iap_metric_histogram(out, IAP_METRIC_LEDGER_COMMIT_SECONDS, bounds,
+                         NGX_IAP_COMMIT_COUNT - 1, counts,
+                         ledger->microseconds);
 }
 
 
@@ -494,13 +537,13 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
 
 static void
 ngx_http_iap_guard_queue_counts(iap_text_t *out,
-    ngx_http_iap_guard_main_conf_t *imcf, iap_metric_e metric, ngx_uint_t n)
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric, ngx_uint_t n)
 {
     uint64_t                      value;
     ngx_uint_t                    i, k;
     iap_view_t                    labels[2];
     const char                   *word;
-    ngx_iap_queue_shared_t       *shared;
     ngx_http_iap_guard_queue_t  **queues;
 
     queues = imcf->queues.elts;
@@ -508,7 +551,6 @@ ngx_http_iap_guard_queue_counts(iap_text_t *out,
     iap_metric_begin(out, metric);
 
     for (i = 0; i < imcf->queues.nelts; i++) {
-        shared = queues[i]->queue.shared;
         labels[0].data = queues[i]->queue.name.data;
         labels[0].len = queues[i]->queue.name.len;
 
@@ -518,17 +560,17 @@ ngx_http_iap_guard_queue_counts(iap_text_t *out,
 
             case IAP_METRIC_QUEUE_ENTRIES:
                 word = iap_work_status_name(k);
-                value = shared->entries[k];
+                value = infos[i].entries[k];
                 break;
 
             case IAP_METRIC_QUEUE:
                 word = ngx_iap_queue_event_name(k);
-                value = shared->events[k];
+                value = infos[i].events[k];
                 break;
 
             default:
                 word = ngx_iap_webhook_result_name(k);
-                value = shared->webhooks[k];
+                value = infos[i].webhooks[k];
                 break;
             }
 

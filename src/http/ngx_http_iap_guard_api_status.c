@@ -15,6 +15,8 @@ typedef struct {
     ngx_http_iap_guard_main_conf_t  *imcf;
     ngx_iap_zone_store_t             store;
     ngx_iap_breaker_info_t          *breakers;
+    ngx_iap_queue_shared_t          *queues;
+    ngx_iap_zone_ledger_t            ledger;
     ngx_iap_slot_t                  *slots;     /* copies, in the order of the
                                                    guards */
     uint64_t                        *bans;      /* of each */
@@ -80,7 +82,8 @@ ngx_http_iap_guard_api_status(ngx_http_request_t *r,
                            "breakers",
                            ngx_http_iap_guard_api_breaker_list(imcf,
                                                            snap.breakers),
-                           "queues", ngx_http_iap_guard_api_queue_list(imcf),
+                           "queues", ngx_http_iap_guard_api_queue_list(imcf,
+                                                             snap.queues),
                            "bans",
                            ngx_http_iap_guard_api_ban_list(r,
                                           NGX_HTTP_IAP_GUARD_STATUS_BANS)));
@@ -205,14 +208,18 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
                              (snap->n + 1) * sizeof(ngx_iap_slot_t));
     snap->bans = ngx_pcalloc(r->pool, (snap->n + 1) * sizeof(uint64_t));
     snap->breakers = ngx_http_iap_guard_api_breaker_infos(r, imcf);
+    snap->queues = ngx_http_iap_guard_api_queue_infos(r, imcf);
 
-    if (snap->slots == NULL || snap->bans == NULL || snap->breakers == NULL) {
+    if (snap->slots == NULL || snap->bans == NULL || snap->breakers == NULL
+        || snap->queues == NULL)
+    {
         return NGX_ERROR;
     }
 
     guards = imcf->guards.elts;
 
     snap->store = imcf->zone->head->store;
+    snap->ledger = imcf->zone->head->ledger;
 
     for (i = 0; i < snap->n; i++) {
         snap->slots[i] = *guards[i]->slot;
@@ -435,7 +442,8 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
     }
 
     if (snap->imcf->queues.nelts != 0) {
-        ngx_http_iap_guard_api_queue_metrics(out, snap->imcf);
+        ngx_http_iap_guard_api_queue_metrics(out, snap->imcf, snap->queues,
+                                             &snap->ledger);
     }
 
     ngx_http_iap_guard_write_zone(out, snap);

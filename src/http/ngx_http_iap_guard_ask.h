@@ -11,8 +11,8 @@
 
 /*
  * What the client gets, from an operation that was carried out, with
- * NGX_IAP_LEDGER_OK or _NONE; the operation is freed afterwards.  *status is 200
- * unless it says something else.  NULL: no memory.
+ * NGX_IAP_LEDGER_OK or _NONE; the operation is freed afterwards.  *status is
+ * 200 unless it says something else.  NULL: no memory.
  */
 
 typedef json_t *(*ngx_http_iap_guard_answer_pt)(ngx_http_request_t *r,

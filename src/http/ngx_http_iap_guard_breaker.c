@@ -17,6 +17,8 @@ static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
 static void ngx_http_iap_guard_breaker_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_breaker_t *breaker);
+static ngx_uint_t ngx_http_iap_guard_breaker_spares(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call);
 static ngx_int_t ngx_http_iap_guard_breaker_cut(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_breaker_admission_e admission,
     iap_ticks_t wait);
@@ -33,12 +35,24 @@ ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
 {
     ngx_queue_init(&breaker->calls);
 
+    breaker->ident = (ngx_socket_t) -1;
     breaker->timer.handler = ngx_http_iap_guard_breaker_timer_handler;
     breaker->timer.data = breaker;
     breaker->timer.log = log;
     breaker->timer.cancelable = 1;
 
     ngx_iap_breaker_reap(&breaker->ref, log);
+}
+
+
+void
+ngx_http_iap_guard_breaker_stop(void *data)
+{
+    ngx_http_iap_guard_breaker_t *breaker = data;
+
+    if (breaker->timer.timer_set) {
+        ngx_del_timer(&breaker->timer);
+    }
 }
 
 
@@ -165,6 +179,12 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     admission = ngx_iap_breaker_admit(&breaker->ref, &call->permit, &wait,
                                       &call->state, ngx_cycle->log);
 
+    if (admission == IAP_BREAKER_ADMITTED
+        && ngx_http_iap_guard_breaker_spares(r, call))
+    {
+        admission = IAP_BREAKER_CUT;
+    }
+
     if (admission != IAP_BREAKER_ADMITTED) {
         return ngx_http_iap_guard_breaker_cut(r, ctx, admission, wait);
     }
@@ -177,7 +197,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->slow = 0;
     call->failed = 0;
     call->left = 0;
-    call->admitted = ngx_current_msec;
+    call->request = r;
+    call->begun = ngx_current_msec;
     call->former = r->upstream;
     call->states = r->upstream_states ? r->upstream_states->nelts : 0;
 
@@ -187,10 +208,44 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
 
     ngx_memzero(&ctx->fallback, sizeof(ngx_http_iap_guard_fallback_t));
     ctx->fallback.queue = ilcf->fallback;
+    ctx->fallback.http_version = r->http_version;
+    ctx->fallback.keepalive = r->keepalive;
 
     /* with a fallback it is known in the end only what became of it */
 
     return ilcf->fallback ? NGX_DECLINED : ngx_http_iap_guard_let_by(ctx);
+}
+
+
+/* a probe is left to a queue that has something to ask: gives the permit
+   back */
+
+static ngx_uint_t
+ngx_http_iap_guard_breaker_spares(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call)
+{
+    iap_view_t                       no_rule = { NULL, 0 };
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    if (call->permit.lease == 0) {
+        return 0;
+    }
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    /* one that only observes cuts nothing */
+
+    if (!ngx_http_iap_guard_queue_probes(imcf, call->breaker)
+        || call->breaker->ref.shared->state.mode == IAP_BREAKER_OBSERVE)
+    {
+        return 0;
+    }
+
+    ngx_iap_breaker_end(&call->breaker->ref, &call->permit,
+                        NGX_IAP_OUTCOME_CUT, IAP_EFFECT_NONE, 0, 0, no_rule,
+                        ngx_cycle->log);
+
+    return 1;
 }
 
 
@@ -267,7 +322,8 @@ ngx_http_iap_guard_breaker_unwatch(ngx_http_iap_guard_upstream_call_t *call)
 }
 
 
-/* a call that hangs is slow before it ends, which may be never */
+/* a call that hangs is slow before it ends, which may be never; one that has
+   not been made yet begins later */
 
 static void
 ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
@@ -284,11 +340,18 @@ ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
         call = ngx_queue_data(ngx_queue_head(&breaker->calls),
                               ngx_http_iap_guard_upstream_call_t, queue);
 
-        left = (ngx_msec_int_t) (call->admitted + slow - ngx_current_msec);
+        left = (ngx_msec_int_t) (call->begun + slow - ngx_current_msec);
 
         if (left > 0) {
             ngx_add_timer(ev, (ngx_msec_t) left);
             return;
+        }
+
+        if (!ngx_http_iap_guard_outcome_asked(call->request, call)) {
+            call->begun = ngx_current_msec;
+            ngx_queue_remove(&call->queue);
+            ngx_queue_insert_tail(&breaker->calls, &call->queue);
+            continue;
         }
 
         ngx_http_iap_guard_breaker_unwatch(call);

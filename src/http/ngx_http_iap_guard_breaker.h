@@ -35,7 +35,14 @@ struct ngx_http_iap_guard_classifier_s {
 /* a breaker, wherever its name is used */
 
 struct ngx_http_iap_guard_breaker_s {
-    ngx_iap_breaker_ref_t              ref;     /* first: name, limits */
+
+    /* the debug log of an event wants an ident where a connection has its
+       descriptor: after three pointers */
+
+    void                              *dummy[3];
+    ngx_socket_t                       ident;   /* -1 */
+
+    ngx_iap_breaker_ref_t              ref;     /* name, limits */
     ngx_http_iap_guard_place_t         place;   /* of its definition or, while
                                                    there is none, of a use */
     unsigned                           defined:1;
@@ -86,6 +93,11 @@ ngx_int_t ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r);
 void ngx_http_iap_guard_breaker_init(ngx_http_iap_guard_breaker_t *breaker,
     ngx_log_t *log);
 
+/* data: the breaker; when the memory of its configuration ends, which a single
+   process may outlive */
+
+void ngx_http_iap_guard_breaker_stop(void *data);
+
 /* a call that has its header is no longer about to become slow */
 
 void ngx_http_iap_guard_breaker_unwatch(
@@ -100,6 +112,18 @@ void ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in);
 void ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+/* the answer is too long to be held until its end: settles the call if what is
+   known of it, its status, says that it has failed */
+
+void ngx_http_iap_guard_outcome_long(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+
+/* whether the upstream has been asked, or could not be; not while, or where,
+   the cache or something else answers */
+
+ngx_uint_t ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_BREAKER_H */

@@ -227,6 +227,7 @@ ngx_http_iap_guard_breaker_equal(ngx_http_iap_guard_breaker_t *a,
 static ngx_http_iap_guard_breaker_t *
 ngx_http_iap_guard_breaker_get(ngx_conf_t *cf, ngx_str_t *name)
 {
+    ngx_pool_cleanup_t              *cln;
     ngx_http_iap_guard_breaker_t    *breaker, **slot;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
@@ -240,10 +241,14 @@ ngx_http_iap_guard_breaker_get(ngx_conf_t *cf, ngx_str_t *name)
 
     breaker = ngx_pcalloc(cf->pool, sizeof(ngx_http_iap_guard_breaker_t));
     slot = ngx_array_push(&imcf->breakers);
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
 
-    if (breaker == NULL || slot == NULL) {
+    if (breaker == NULL || slot == NULL || cln == NULL) {
         return NULL;
     }
+
+    cln->handler = ngx_http_iap_guard_breaker_stop;
+    cln->data = breaker;
 
     breaker->ref.name = *name;
     ngx_http_iap_guard_here(cf, &breaker->place);

@@ -22,7 +22,8 @@
 #include "ngx_http_iap_guard_queue.h"
 
 
-/* bytes of an answer that are held; a longer one is let go */
+/* bytes of an answer that are held; a longer one is let go, unless its status
+   says that it is none */
 #define NGX_HTTP_IAP_GUARD_HELD_MAX  (256 * 1024)
 
 /* in r->buffered, as the filters of images and of XSLT have it, which don't
@@ -80,8 +81,6 @@ ngx_http_iap_guard_fallback_header(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    fallback->keepalive = r->keepalive;
-
     return NGX_OK;
 }
 
@@ -136,6 +135,15 @@ ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
     }
 
     if (fallback->size <= NGX_HTTP_IAP_GUARD_HELD_MAX) {
+        return NGX_OK;
+    }
+
+    ngx_http_iap_guard_outcome_long(r, ctx);
+
+    if (ctx->call.failed) {
+        fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_FAILED;
+        fallback->held = NULL;
+
         return NGX_OK;
     }
 
@@ -208,7 +216,6 @@ ngx_http_iap_guard_fallback_let_go(ngx_http_request_t *r,
     ngx_chain_t  *cl, *held, **last;
 
     fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_OVER;
-    r->keepalive = r->keepalive && fallback->keepalive;
 
     rc = ngx_http_iap_guard_next_header(r);
 
@@ -305,6 +312,7 @@ ngx_http_iap_guard_fallback_told(ngx_http_request_t *r,
 
     r->buffered &= ~NGX_HTTP_IAP_GUARD_BUFFERED;
     r->keepalive = ctx->fallback.keepalive;
+    r->http_version = ctx->fallback.http_version;
 
     /* nothing of the answer that has failed is to be seen */
 

@@ -17,6 +17,8 @@
 
 static void ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_outcome_finalize(ngx_http_request_t *r,
+    ngx_int_t rc);
 static void ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_outcome_time(
@@ -27,16 +29,23 @@ static iap_transport_e ngx_http_iap_guard_outcome_transport(
     ngx_http_request_t *r, ngx_http_upstream_state_t *state);
 static ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state);
-static ngx_uint_t ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call);
+static iap_transport_e ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_iap_guard_outcome_left(ngx_http_request_t *r);
+static unsigned ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
+static ngx_uint_t ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
 static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, iap_transport_e transport,
     iap_body_e body);
+static void ngx_http_iap_guard_outcome_judge(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call, iap_transport_e transport,
+    iap_body_e body, iap_verdict_of_t *verdict);
+static ngx_uint_t ngx_http_iap_guard_outcome_fails(iap_class_e class);
 static void ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static iap_ticks_t ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_breaker_t *breaker);
+    ngx_http_iap_guard_breaker_t *breaker, ngx_http_upstream_state_t *state);
 
 
 /* from the header filter: the first header that goes to the client */
@@ -45,6 +54,7 @@ void
 ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
+    unsigned                             status;
     ngx_uint_t                           bodiless;
     ngx_http_upstream_state_t           *state;
     ngx_http_iap_guard_upstream_call_t  *call;
@@ -67,7 +77,7 @@ ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
 
     state = ngx_http_iap_guard_outcome_state(r, call);
 
-    if (state == NULL || !ngx_http_iap_guard_outcome_is_sent(r, state)) {
+    if (!ngx_http_iap_guard_outcome_is_sent(r, state)) {
         ngx_http_iap_guard_outcome_end(r, ctx);
         return;
     }
@@ -78,9 +88,10 @@ ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
 
     bodiless = r->header_only || r->method == NGX_HTTP_HEAD;
 
+    status = ngx_http_iap_guard_outcome_status(r, state);
+
     if (!bodiless
-        && (state->status == NGX_HTTP_NO_CONTENT
-            || state->status == NGX_HTTP_NOT_MODIFIED))
+        && (status == NGX_HTTP_NO_CONTENT || status == NGX_HTTP_NOT_MODIFIED))
     {
         ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
                                           IAP_BODY_NONE);
@@ -119,6 +130,9 @@ ngx_http_iap_guard_outcome_watch(ngx_http_request_t *r,
     call->json = NULL;
     call->body = IAP_BODY_NONE;
     call->length = 0;
+
+    call->finalize = r->upstream->finalize_request;
+    r->upstream->finalize_request = ngx_http_iap_guard_outcome_finalize;
 
     if (!classifier->body) {
         return;
@@ -204,6 +218,34 @@ ngx_http_iap_guard_outcome_body(ngx_http_request_t *r,
 }
 
 
+/*
+ * From nginx, when it is done with the upstream.  What a slow client has yet to
+ * take of an answer may be in a file, above this filter: no permit that others
+ * wait for is kept until then.
+ */
+
+static void
+ngx_http_iap_guard_outcome_finalize(ngx_http_request_t *r, ngx_int_t rc)
+{
+    ngx_http_iap_guard_ctx_t            *ctx;
+    ngx_http_iap_guard_upstream_call_t  *call;
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+    call = &ctx->call;
+
+    call->finalize(r, rc);
+
+    if (rc == NGX_OK
+        && call->watching
+        && (r->buffered & NGX_HTTP_COPY_BUFFERED)
+        && (call->permit.lease != 0 || call->breaker->ref.conf.inflight != 0))
+    {
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
+    }
+}
+
+
 /* the body has ended */
 
 static void
@@ -249,23 +291,19 @@ ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
 
         /* its header has come, and its last byte has not */
 
-        ngx_http_iap_guard_outcome_settle(r, ctx,
-                                          ngx_http_iap_guard_outcome_left(r)
-                                          ? IAP_TRANSPORT_LEFT
-                                          : IAP_TRANSPORT_CUT,
-                                          IAP_BODY_UNREAD);
+        transport = ngx_http_iap_guard_outcome_rest(r);
+        ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
         return;
     }
 
     ngx_http_iap_guard_outcome_time(call);
 
-    state = ngx_http_iap_guard_outcome_state(r, call);
-
-    if (state == NULL && !ngx_http_iap_guard_outcome_was_asked(r, call)) {
+    if (!ngx_http_iap_guard_outcome_asked(r, call)) {
         ngx_http_iap_guard_outcome_none(r, ctx);
         return;
     }
 
+    state = ngx_http_iap_guard_outcome_state(r, call);
     transport = ngx_http_iap_guard_outcome_transport(r, state);
 
     ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
@@ -283,7 +321,7 @@ ngx_http_iap_guard_outcome_time(ngx_http_iap_guard_upstream_call_t *call)
     ngx_http_iap_guard_breaker_unwatch(call);
 
     slow = (ngx_msec_t) (call->breaker->ref.conf.slow / IAP_TICKS_PER_MS);
-    passed = (ngx_msec_int_t) (ngx_current_msec - call->admitted);
+    passed = (ngx_msec_int_t) (ngx_current_msec - call->begun);
 
     if (slow != 0 && passed > (ngx_msec_int_t) slow) {
         call->slow = 1;
@@ -350,38 +388,80 @@ ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
 }
 
 
-/* whether the header that is about to be sent is that of this try's answer:
-   nginx ends an upstream before it sends something of its own, and reads a
-   stale answer's header over that of the try that has failed */
+/* whether r->upstream has the header of this try's answer: nginx reads that of
+   a stale one over it */
+
+static ngx_uint_t
+ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state)
+{
+#if (NGX_HTTP_CACHE)
+
+    /* without a cache, it is a former location's that was cached */
+
+    if (r->cached && r->cache != NULL) {
+        return 0;
+    }
+
+#endif
+
+    return state != NULL && state->header_time != (ngx_msec_t) -1;
+}
+
+
+/* whether it is what is about to be sent: nginx ends an upstream before it
+   sends something of its own */
 
 static ngx_uint_t
 ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
-#if (NGX_HTTP_CACHE)
-    if (r->cached) {
-        return 0;
-    }
-#endif
-
-    return r->upstream->cleanup != NULL
-           && !r->filter_finalize
-           && state->header_time != (ngx_msec_t) -1;
+    return ngx_http_iap_guard_outcome_has_header(r, state)
+           && r->upstream->cleanup != NULL
+           && !r->filter_finalize;
 }
 
 
-/* without a single try: whether it was for want of one, and not for an answer
-   from a file or from the cache */
+/* of the answer; a state keeps the first one, which may have been that of an
+   early hint */
 
-static ngx_uint_t
-ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
+static unsigned
+ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state)
+{
+    if (state == NULL) {
+        return 0;
+    }
+
+    /* HTTP/0.9 has none, and a state of 200 */
+
+    return ngx_http_iap_guard_outcome_has_header(r, state)
+           && r->upstream->headers_in.status_n != 0
+           ? (unsigned) r->upstream->headers_in.status_n
+           : (unsigned) state->status;
+}
+
+
+/* without a single try, it could not be asked, unless something else answers:
+   a file, the cache, or another request's answer that is waited for */
+
+ngx_uint_t
+ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
     ngx_http_iap_guard_upstream_call_t *call)
 {
+    if (ngx_http_iap_guard_outcome_state(r, call) != NULL) {
+        return 1;
+    }
+
     if (r->upstream == call->former) {
         return 0;
     }
 
 #if (NGX_HTTP_CACHE)
+
+    if (r->cache != NULL && r->cache->waiting) {
+        return 0;
+    }
 
     switch (r->upstream->cache_status) {
 
@@ -394,6 +474,22 @@ ngx_http_iap_guard_outcome_was_asked(ngx_http_request_t *r,
 #endif
 
     return 1;
+}
+
+
+/* a body that does not come to its end.  Where nginx has not sent the header,
+   or a filter has put something else in its place, that is not the upstream's
+   doing. */
+
+static iap_transport_e
+ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r)
+{
+    if (ngx_http_iap_guard_outcome_left(r)) {
+        return IAP_TRANSPORT_LEFT;
+    }
+
+    return r->filter_finalize || !r->upstream->header_sent
+           ? IAP_TRANSPORT_OK : IAP_TRANSPORT_CUT;
 }
 
 
@@ -415,15 +511,44 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     iap_body_e body)
 {
     iap_ticks_t                          hold;
-    iap_answer_t                         answer;
     iap_verdict_of_t                     verdict;
-    iap_answer_json_t                    values;
     ngx_iap_outcome_e                    outcome;
     ngx_http_upstream_state_t           *state;
-    ngx_http_iap_guard_classifier_t     *classifier;
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
+    state = ngx_http_iap_guard_outcome_state(r, call);
+
+    ngx_http_iap_guard_outcome_judge(r, call, transport, body, &verdict);
+
+    outcome = transport == IAP_TRANSPORT_LOCAL ? NGX_IAP_OUTCOME_LOCAL
+                                               : (ngx_iap_outcome_e)
+                                                 verdict.class;
+
+    hold = verdict.effect == IAP_EFFECT_HOLD
+           ? ngx_http_iap_guard_outcome_hold(r, call->breaker, state) : 0;
+
+    call->open = 0;
+    call->watching = 0;
+    call->left = transport == IAP_TRANSPORT_LEFT;
+    call->failed = ngx_http_iap_guard_outcome_fails(verdict.class);
+
+    ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
+                        verdict.effect, call->slow, hold, verdict.rule,
+                        ngx_cycle->log);
+}
+
+
+static void
+ngx_http_iap_guard_outcome_judge(ngx_http_request_t *r,
+    ngx_http_iap_guard_upstream_call_t *call, iap_transport_e transport,
+    iap_body_e body, iap_verdict_of_t *verdict)
+{
+    iap_answer_t                      answer;
+    iap_answer_json_t                 values;
+    ngx_http_upstream_state_t        *state;
+    ngx_http_iap_guard_classifier_t  *classifier;
+
     classifier = call->breaker->classifier;
     state = ngx_http_iap_guard_outcome_state(r, call);
 
@@ -432,31 +557,40 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     values.npaths = classifier->npaths;
 
     answer.transport = transport;
-    answer.status = state ? (unsigned) state->status : 0;
+    answer.status = ngx_http_iap_guard_outcome_status(r, state);
     answer.body = body;
     answer.value = iap_answer_value;
     answer.json = &values;
 
     iap_classify(classifier->rules.elts, (unsigned) classifier->rules.nelts,
-                 &answer, &verdict);
+                 &answer, verdict);
+}
 
-    outcome = transport == IAP_TRANSPORT_LOCAL ? NGX_IAP_OUTCOME_LOCAL
-                                               : (ngx_iap_outcome_e)
-                                                 verdict.class;
 
-    hold = verdict.effect == IAP_EFFECT_HOLD
-           ? ngx_http_iap_guard_outcome_hold(r, call->breaker) : 0;
+/* what a client has no answer by, for which there may be a fallback */
 
-    call->open = 0;
-    call->watching = 0;
-    call->left = transport == IAP_TRANSPORT_LEFT;
-    call->failed = verdict.class == IAP_CLASS_RETRY
-                   || verdict.class == IAP_CLASS_HOLD
-                   || verdict.class == IAP_CLASS_CONFIG;
+static ngx_uint_t
+ngx_http_iap_guard_outcome_fails(iap_class_e class)
+{
+    return class == IAP_CLASS_RETRY
+           || class == IAP_CLASS_HOLD
+           || class == IAP_CLASS_CONFIG;
+}
 
-    ngx_iap_breaker_end(&call->breaker->ref, &call->permit, outcome,
-                        verdict.effect, call->slow, hold, verdict.rule,
-                        ngx_cycle->log);
+
+void
+ngx_http_iap_guard_outcome_long(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    iap_verdict_of_t  verdict;
+
+    ngx_http_iap_guard_outcome_judge(r, &ctx->call, IAP_TRANSPORT_OK,
+                                     IAP_BODY_UNREAD, &verdict);
+
+    if (ngx_http_iap_guard_outcome_fails(verdict.class)) {
+        ngx_http_iap_guard_outcome_settle(r, ctx, IAP_TRANSPORT_OK,
+                                          IAP_BODY_UNREAD);
+    }
 }
 
 
@@ -480,7 +614,7 @@ ngx_http_iap_guard_outcome_none(ngx_http_request_t *r,
 
 static iap_ticks_t
 ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_breaker_t *breaker)
+    ngx_http_iap_guard_breaker_t *breaker, ngx_http_upstream_state_t *state)
 {
     iap_view_t        value;
     ngx_uint_t        i;
@@ -490,7 +624,7 @@ ngx_http_iap_guard_outcome_hold(ngx_http_request_t *r,
 
     static const char  name[] = "Retry-After";
 
-    if (r->upstream == NULL) {
+    if (!ngx_http_iap_guard_outcome_has_header(r, state)) {
         return breaker->ref.conf.open;
     }
 

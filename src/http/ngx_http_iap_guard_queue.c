@@ -113,3 +113,25 @@ ngx_http_iap_guard_queue_exit_process(ngx_http_iap_guard_main_conf_t *imcf)
         ledger->ledger = NULL;
     }
 }
+
+
+ngx_uint_t
+ngx_http_iap_guard_queue_probes(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_http_iap_guard_breaker_t *breaker)
+{
+    ngx_uint_t                    i;
+    ngx_http_iap_guard_queue_t  **queues;
+
+    queues = imcf->queues.elts;
+
+    for (i = 0; i < imcf->queues.nelts; i++) {
+
+        if (queues[i]->queue.breaker == &breaker->ref
+            && ngx_iap_queue_probes(&queues[i]->queue))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}

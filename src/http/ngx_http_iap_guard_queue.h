@@ -124,10 +124,17 @@ void ngx_http_iap_guard_queue_init_process(
 void ngx_http_iap_guard_queue_exit_process(
     ngx_http_iap_guard_main_conf_t *imcf);
 
+/* whether a queue takes the probes of this breaker: what waits there is asked
+   about first, and no user waits for it */
+
+ngx_uint_t ngx_http_iap_guard_queue_probes(
+    ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_http_iap_guard_breaker_t *breaker);
+
 /*
- * _enqueue: puts the request, whose body has been read, into the queue.  NGX_OK:
- * `then` is called later, from an event of its own, also if it can't be queued
- * (unless the request ends before; it may be in the queue all the same).
+ * _enqueue: puts the request, whose body has been read, into the queue.
+ * NGX_OK: `then` is called later, from an event of its own, also if it can't be
+ * queued (unless the request ends before; it may be in the queue all the same).
  * NGX_ERROR: no memory.  `then` NULL: nobody waits, and the request may be
  * about to end.
  */

@@ -1,8 +1,8 @@
 /*
  * The directives of queues: iap_guard_ledger, iap_guard_queue_key,
- * iap_guard_queue (whose parameters are in _queue_param), and where a location accepts for one or tells of its
- * tickets.  What belongs to a name is known when all has been read: "http"
- * may come last.
+ * iap_guard_queue (whose parameters are in _queue_param), and where a location
+ * accepts for one or tells of its tickets.  What belongs to a name is known
+ * when all has been read: "http" may come last.
  */
 
 #include "ngx_http_iap_guard_queue.h"

@@ -1,7 +1,7 @@
 /*
  * $iap_guard_verdict, $iap_guard_layer, $iap_guard_retry_after,
- * $iap_guard_store, $iap_guard_breaker and $iap_guard_ticket: what became of the request, for
- * logs and answers.
+ * $iap_guard_store, $iap_guard_breaker and $iap_guard_ticket: what became of
+ * the request, for logs and answers.
  *
  * None is cached: read before the decision they are empty, and after it they
  * are not.

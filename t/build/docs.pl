@@ -128,8 +128,12 @@ sub try {
 
     chmod 0755, $folder or die "$folder: $!\n";
     mkdir "$folder/logs" or die "$folder/logs: $!\n";
+    mkdir "$folder/ledger" or die "$folder/ledger: $!\n";
+    chmod 0777, "$folder/ledger" or die "$folder/ledger: $!\n";
 
     write_file("$folder/secret", "of-no-use\n");
+    write_file("$folder/webhook", 'whsec_' . 'A' x 32 . "\n");
+    write_file("$folder/key", '0' x 64 . "\n");
     write_file($conf, whole($block, $folder, $options{module}));
 
     open my $pipe, '-|', 'sh', '-c', 'exec "$@" 2>&1', 'sh',
@@ -160,6 +164,13 @@ sub whole {
     $text =~ s/((?:token_file|password_file)=|iap_guard_key_secret\s+)
                [^\s;]+/$1$folder\/secret/gx;
     $text =~ s/\btls_ca=[^\s;]+//g;
+    $text =~ s/\bsecret_file=[^\s;]+/secret_file=$folder\/webhook/g;
+    $text =~ s/(iap_guard_queue_key)\s+[^;]+/$1 $folder\/key/g;
+    $text =~ s/(iap_guard_ledger\s+)[^\s;]+/$1$folder\/ledger\/ledger.db/g;
+
+    # names that only the world outside knows
+
+    $text =~ s/(server\s+)[\w.]+\.apple\.com:/$1 127.0.0.1:/g;
     $text =~ s/(auth_basic_user_file\s+)[^\s;]+/$1$folder\/secret/g;
 
     # the one that is to be tested, if any

@@ -35,6 +35,7 @@ command:curl                            curl                http
 command:wrk                             wrk                 wrk
 command:promtool                        prometheus          tests
 command:ip                              iproute2            net
+command:python3                         python3             tests
 command:redis-server                    redis-server        redis
 command:redis-cli                       redis-tools         redis
 file:/usr/lib/nginx/modules/ngx_http_lua_module.so libnginx-mod-http-lua lua

@@ -93,7 +93,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route | keeper | curl)
+        link | route | curl | keeper)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -199,21 +199,21 @@ suite_route() {
 }
 
 
-# The keeper of the ledger's file, likewise
-
-suite_keeper() {
-    SUITE_ENV=()
-    run_suite keeper "$@" :: --source="$BUILD/link/tree" \
-        --build="$BUILD/keeper/out"
-}
-
-
 # Calls through libcurl, likewise
 
 suite_curl() {
     SUITE_ENV=()
     run_suite curl "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/curl/out"
+}
+
+
+# The keeper of the ledger's file, likewise
+
+suite_keeper() {
+    SUITE_ENV=()
+    run_suite keeper "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/keeper/out"
 }
 
 
@@ -363,8 +363,8 @@ files_of() {
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
-            keeper:t/ledger/keeper/run) echo "$file" ;;
             curl:t/curl/run)        echo "$file" ;;
+            keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
             perl:t/*/*.t)           echo "$file" ;;
@@ -392,7 +392,7 @@ run_suites() {
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
                               t/load/*.pl t/redis/*.pl t/redis/link/run \
-                              t/redis/route/run t/ledger/keeper/run t/curl/run
+                              t/redis/route/run t/curl/run t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

@@ -10,6 +10,9 @@
 #define RECORD  4096
 #define ROUNDS  5
 
+/* commits a second, of a disk that is in memory or as good as that */
+#define CHEAP   2500
+
 
 static ngx_iap_ledger_put_t  *ops[GROUP];
 static char                   record[RECORD + 1];
@@ -101,7 +104,7 @@ by_size(const void *a, const void *b)
 int
 main(void)
 {
-    double              one, many, ratio[ROUNDS], cpu_one, cpu_many;
+    double              one, many, ratio[ROUNDS], cpu_one, cpu_many, fastest;
     unsigned            i;
     ngx_iap_file_db_t  *db;
 
@@ -110,11 +113,13 @@ main(void)
     memset(record, 'r', RECORD);
     number = 1;
     (void) rows(db, GROUP, 200000, &cpu_one);
+    fastest = 0;
 
     for (i = 0; i < ROUNDS; i++) {
         one = rows(db, 1, 400000, &cpu_one);
         many = rows(db, GROUP, 400000, &cpu_many);
         ratio[i] = many / one;
+        fastest = one > fastest ? one : fastest;
 
         printf("# records of %u bytes: %6.0f rows/s one by one (%3.0f us of "
                "CPU each), %6.0f in groups of %u (%3.0f us): %.1f x\n",
@@ -124,7 +129,14 @@ main(void)
     qsort(ratio, ROUNDS, sizeof(double), by_size);
     printf("# in the middle %.1f x, expected 6 at least: %s\n",
            ratio[ROUNDS / 2], ratio[ROUNDS / 2] >= 6 ? "meets" : "misses");
-    ut_ok(ratio[ROUNDS / 2] >= 6, "groups are worth their while");
+
+    if (fastest > CHEAP) {
+        printf("ok %u # SKIP a sync costs next to nothing here\n",
+               ++ut_count);
+
+    } else {
+        ut_ok(ratio[ROUNDS / 2] >= 6, "groups are worth their while");
+    }
 
     for (i = 0; i < GROUP; i++) {
         lt_free(ops[i]);

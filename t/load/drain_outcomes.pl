@@ -51,6 +51,7 @@ results();
 callbacks();
 callbacks_fail();
 keys_at_rest();
+forgotten();
 done_testing;
 
 
@@ -348,6 +349,34 @@ sub keys_at_rest {
     $nginx->reload;
     $nginx->api('POST', 'queues/receipts', '{"action":"retry"}');
     is $test->ended($lost)->{status}, 'verified', 'and when it is back, it is';
+
+    $test->end;
+
+    return;
+}
+
+
+# what has ended is kept for `keep`, and what was not told is kept
+
+sub forgotten {
+    my $test = test(queue => 'keep=2s');
+    my $told = $test->put({ id => 'told' });
+
+    $test->ended($told);
+    $test->nginx->wait_for(5, sub { $test->peers->count('/hook') });
+    $test->peers->always('/hook', 'http:503:60');
+    my $untold = $test->put({ id => 'untold' }, 'X-User-Id' => 'u2');
+    $test->ended($untold);
+    sleep 2.5;
+
+    # a new leader looks soon, and then each minute
+
+    $test->nginx->reload;
+    ok $test->nginx->wait_for(5, sub {
+        $test->ticket($told)->{status} eq '404'
+    }), 'forgotten when it has been kept for long enough';
+    is $test->ticket($untold)->{status}, 'verified',
+       'but not before the service has been told';
 
     $test->end;
 

@@ -25,6 +25,8 @@ my %paths = IapGuard::Nginx->options;
 at_once();
 outage();
 short_outage();
+by_hand();
+nothing_due();
 hold();
 users();
 done_testing;
@@ -118,6 +120,10 @@ sub outage {
     note sprintf '%6d %6d %6d', $_, $queued[$_], $table[$_] - $queued[$_]
         foreach 0 .. $#table;
 
+    my @first = grep { $_->{time} >= $up } $peers->calls('/verify');
+    is join(' ', map { $_->{id} =~ /^r/ ? 'queue' : 'live' } @first[0 .. 2]),
+       'queue queue queue', 'the probes are what was queued: no user waits';
+
     cmp_ok $queued[$probe] || 0, '<=', 4, 'it starts slowly';
     cmp_ok $queued[$probe + 1], '<=', 8, 'and is not fast in the next second';
     cmp_ok $queued[7], '>', 0.8 * RATE, 'at last it has its rate';
@@ -191,6 +197,75 @@ sub short_outage {
 
         $test->end;
     }
+
+    return;
+}
+
+
+# a breaker that was opened for another reason than failures
+
+sub by_hand {
+    my $test  = test();
+    my $peers = $test->peers;
+
+    $test->put_many(400);
+    $test->nginx->wait_for(20, sub { $peers->count('/verify') > 120 });
+
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"forced-open"}');
+    sleep 0.5;
+    my $cut = $peers->count('/verify');
+    sleep 1;
+    is $peers->count('/verify'), $cut, 'forced open: no calls';
+
+    $test->nginx->api('PUT', 'breakers/apple', '{"mode":"auto"}');
+    my $up = IapGuard::Loop::now();
+    sleep 4;
+    my @calls = per_second($up, 4, $peers->calls('/verify'));
+    note "second since it is in auto again: @calls";
+    cmp_ok $calls[0] + $calls[1], '<=', 6, 'and slow start after it';
+
+    $test->end;
+
+    return;
+}
+
+
+# where nothing is queued, a live request is the probe
+
+sub nothing_due {
+    my $test = test(queue => 'attempts=9', server => 'location = /alone {
+        iap_guard          alone;
+        iap_guard_user     $http_x_user_id;
+        iap_guard_breaker  apple;
+        proxy_pass         PEERS/verify;
+    }');
+    my $peers = $test->peers;
+
+    # of a queue that has an entry, but for later
+
+    $test->configure(queue => $test->{queue} =~ s/retry_min=\S+/retry_min=2m/r
+                                             =~ s/retry_max=\S+/retry_max=2m/r);
+    $test->nginx->reload;
+    $test->put({ id => 'later', verify => ['http:503'] });
+    $test->nginx->wait_for(5, sub { $peers->count('/verify') == 1 });
+    sleep 0.2;
+
+    $peers->always('/verify', 'http:503');
+    $test->post('/alone', { id => "a$_" }) foreach 1 .. 6;
+    is $test->nginx->api_json('GET', 'breakers/apple')->{state}, 'open',
+       'a breaker opened by live requests';
+    $peers->always('/verify', undef);
+
+    my $begun = IapGuard::Loop::now();
+    ok $test->nginx->wait_for(6, sub {
+        $test->post('/alone', { id => 'b' });
+        $test->nginx->api_json('GET', 'breakers/apple')->{state} eq 'closed';
+    }), 'with nothing due in its queue it is closed by live ones';
+    cmp_ok IapGuard::Loop::now() - $begun, '<', 3,
+        sprintf 'after %.1f s', IapGuard::Loop::now() - $begun;
+    is $test->queue->{pending}, 1, 'while one waits for later';
+
+    $test->end;
 
     return;
 }

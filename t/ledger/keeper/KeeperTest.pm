@@ -9,6 +9,9 @@ package KeeperTest;
 use strict;
 use warnings;
 
+use File::Basename qw(dirname);
+use lib dirname(__FILE__) . '/../../redis/link';
+
 use Exporter qw(import);
 use Fcntl qw(:flock);
 use File::Temp ();

@@ -14,8 +14,16 @@ package IapGuard::BreakerTest;
 #   --- outcomes_c: success=1           of "c"
 #   --- wait: 0.3                       before that is looked at
 #
-# which ask the API, and find nothing in flight.  "share" is b's part of
-# failures ("0.5"), "state" its state (closed, if nothing is said).
+# which ask the API, and find nothing in flight, or as many calls as the section
+# "inflight" says.  "share" is b's part of failures ("0.5"), "state" its state
+# (closed, if nothing is said), "shows" what else the API is to show of it
+# ("calls=1 slow=1 reason=failures").
+#
+#   --- guard: passed=1 limited_dry_run=2
+#   --- rejections: breaker=1
+#
+# are the requests of a guard "g", and what its layers have rejected; these, and
+# no others.
 #
 # A block with one request says what its answer is in error_code,
 # response_body_like and so on, as ever; with several it has lists.
@@ -85,6 +93,8 @@ Test::Nginx::Socket::add_response_body_check(sub {
 
         look($block, $name, $block->$section);
     }
+
+    look_at_guard($block) if defined $block->guard;
 });
 
 
@@ -94,16 +104,10 @@ sub look {
 
     Time::HiRes::sleep($block->wait) if defined $block->wait;
 
-    my $answer = IapGuard::LoadClient->fetch('GET',
-        "http://127.0.0.1:$api_port/api/breakers/$name");
-    my $seen = eval { JSON::PP->new->decode($answer->{body}) } || {};
-    my %seen = %{ $seen->{outcomes} || {} };
+    my $seen = shown("breakers/$name");
 
-    $outcomes =~ s/^\s+|\s+$//g;
-
-    is join(' ', map { "$_=$seen{$_}" } grep { $seen{$_} } sort keys %seen),
-       join(' ', sort split ' ', $outcomes), "$title: outcomes";
-    is $seen->{inflight}, 0, "$title: nothing in flight";
+    is counted($seen->{outcomes}), in_order($outcomes), "$title: outcomes";
+    is $seen->{inflight}, trimmed($block->inflight) // 0, "$title: in flight";
 
     return if $name ne 'b';
 
@@ -111,8 +115,46 @@ sub look {
     is sprintf('%.2f', $seen->{failures}), sprintf('%.2f', $block->share),
         "$title: failures" if defined $block->share;
 
+    my $shows = trimmed($block->shows) // '';
+
+    is join(' ', map { s/=.*//r . "=" . ($seen->{s/=.*//r} // 'null') }
+                 split ' ', $shows), $shows, "$title: shows" if $shows;
+
     return;
 }
+
+
+sub look_at_guard {
+    my ($block) = @_;
+    my $seen = shown('guards/g');
+
+    is counted($seen->{requests}), in_order($block->guard),
+        $block->name . ' - guard';
+    is counted($seen->{rejections}), in_order($block->rejections // ''),
+        $block->name . ' - rejections';
+
+    return;
+}
+
+
+sub shown {
+    my ($what) = @_;
+    my $answer = IapGuard::LoadClient->fetch('GET',
+        "http://127.0.0.1:$api_port/api/$what");
+
+    return eval { JSON::PP->new->decode($answer->{body}) } || {};
+}
+
+
+# what is not zero
+
+sub counted {
+    my ($counts) = @_;
+    return join ' ', map { "$_=$counts->{$_}" }
+                     grep { $counts->{$_} } sort keys %{ $counts || {} };
+}
+
+sub in_order { return join ' ', sort split ' ', $_[0] }
 
 
 sub free_port {

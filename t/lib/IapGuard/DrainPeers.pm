@@ -127,7 +127,7 @@ sub _request {
     my ($path) = $request->{uri} =~ /^([^?]*)/;
     my $body   = eval { $json->decode($request->{body}) } || {};
     my $id     = $path eq '/hook' ? $request->{headers}{'webhook-id'}
-                                  : $body->{id};
+                                  : $body->{id} // '';
     my $step   = $self->_step($path, $id, $body);
 
     my $call = {

@@ -12,7 +12,7 @@ package IapGuard::DrainTest;
 #   $test->nginx, $test->peers, $test->end;
 #
 # Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
-# `peers`: those of another one.
+# "PEERS" in `server` is where the peers are; `peers`: those of another one.
 
 use strict;
 use warnings;
@@ -112,7 +112,7 @@ sub configure {
             iap_guard_ticket   receipts \$ticket;
         }
         location = /other { empty_gif; }
-        $self->{server}
+        @{[ $self->{server} =~ s/PEERS/$peers->url('')/ger ]}
 END
     return $self;
 }

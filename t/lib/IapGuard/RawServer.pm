@@ -12,9 +12,12 @@ package IapGuard::RawServer;
 #
 # A script is a list of: bytes to send; a pause, as a reference to a number of
 # seconds; 'reset' (RST in place of an end); 'hang' (nothing more, until the
-# client leaves); 'keep' (the connection stays open for another request).  At its end the connection is
-# closed.  A path that there is no script for gets 404; GET /_calls the number
-# of requests so far, in all.
+# client leaves); 'keep' (the connection stays open for another request).  At its
+# end the connection is closed.  A path that there is no script for gets 404;
+# GET /_calls the number of requests so far, in all.
+#
+# A name that is no path stands for what does not speak HTTP: its script is
+# played to whatever begins with these bytes.
 
 use strict;
 use warnings;
@@ -78,6 +81,14 @@ sub _read {
 
         return if !defined $got && $!{EAGAIN};
         return $self->_close($connection) unless $got;
+
+        my ($bytes) = grep { !m{^/} && index($connection->{in}, $_) == 0 }
+                      keys %{ $self->{scripts} };
+
+        if (defined $bytes) {
+            $connection->{in} = '';
+            return $self->_play($connection, $bytes);
+        }
 
         # a request's body is left to itself, but has to have come
 

@@ -49,7 +49,7 @@ use Time::HiRes ();
 use Test::Nginx::Util qw(add_block_preprocessor html_dir log_level
                          no_long_string server_port_for_client);
 
-our @EXPORT = qw(http_raw);
+our @EXPORT = qw(http_begin http_raw);
 
 use constant SEVERE => ('[alert]', '[crit]', '[emerg]', 'Sanitizer');
 
@@ -109,14 +109,11 @@ sub patterns {
 }
 
 
-# http_raw(BYTES, close_after => SECONDS, reset => 1): sends bytes on a
-# connection of its own and returns what came back until the server closed it
-# or nothing came for that long (2 seconds if not given; 0: don't read), then
-# closes it, with a reset where asked for.  An array of bytes is sent piece
-# by piece, 50 ms apart.  With unix => FILE it goes to that socket in
-# $TEST_NGINX_HTML_DIR.  For "init", which runs before a block's requests.
+# http_begin(BYTES): sends bytes on a connection of its own, and returns that. An
+# array of bytes is sent piece by piece, 50 ms apart.  With unix => FILE it goes
+# to that socket in $TEST_NGINX_HTML_DIR.
 
-sub http_raw {
+sub http_begin {
     my ($bytes, %opt) = @_;
 
     my $socket = $opt{unix}
@@ -135,6 +132,19 @@ sub http_raw {
         Time::HiRes::sleep(0.05) if @pieces;
     }
 
+    return $socket;
+}
+
+
+# http_raw(BYTES, close_after => SECONDS, reset => 1): the same, and returns what
+# came back until the server closed it or nothing came for that long (2 seconds
+# if not given; 0: don't read), then closes it, with a reset where asked for.
+# For "init", which runs before a block's requests.
+
+sub http_raw {
+    my ($bytes, %opt) = @_;
+
+    my $socket = http_begin($bytes, %opt);
     my $answer = '';
     my $patience = $opt{close_after} // 2;
     my $select = IO::Select->new($socket);
