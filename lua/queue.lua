@@ -28,8 +28,8 @@
 --                    put, ms since it ended or "", ms until it is due, leases,
 --                    callback, deliveries, result, record
 --        find    ticket
---        take    lane, machine, session, count, interval, retry_max, lease
---                    (all in ms), bytes
+--        take    lane, machine, session, count, interval, retry_max (0: not
+--                    known), lease (all in ms), bytes
 --        renew   machine, session, lease
 --        back    machine, session, number or ""
 --        settle  machine, session, ticket, work, status, delay, callback
@@ -543,7 +543,10 @@ local function take()
   take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '(' .. integer(now + lease),
                  '+inf', 'LIMIT', 0, STEPS), machine, session)
   take_due('-inf', integer(now))
-  take_due('(' .. integer(now + far), '+inf')
+
+  if far > 0 then
+    take_due('(' .. integer(now + far), '+inf')
+  end
 
   local may, next_call = paced(wanted, what == 'w' and interval or 0)
   local reply, taken = { 'ok', '1', may == 0 and '1' or '0' }, 0

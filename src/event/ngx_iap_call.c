@@ -8,6 +8,8 @@
 
 static void ngx_iap_call_route(ngx_iap_call_t *call);
 static void ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer);
+static ngx_int_t ngx_iap_call_commands(ngx_iap_call_t *call,
+    ngx_iap_link_t *link, const char *command, size_t len);
 static void ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     redisReply *reply);
 static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
@@ -114,8 +116,6 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     ngx_int_t         rc;
     ngx_iap_redis_t  *redis;
 
-    static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
-
     redis = call->redis;
 
     ngx_iap_args_reset(&redis->args);
@@ -131,30 +131,12 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
         return;
     }
 
-    rc = NGX_OK;
-
-    if (call->asking) {
-        rc = ngx_iap_link_send(peer->link, &call->ask, asking,
-                               sizeof(asking) - 1);
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_iap_link_send(peer->link, &call->op, command, len);
-    }
+    rc = ngx_iap_call_commands(call, peer->link, command, len);
 
     redisFreeCommand(command);
 
     if (redis->args.size > NGX_IAP_CALL_KEPT) {
         ngx_iap_args_free(&redis->args);
-    }
-
-    if (rc == NGX_OK && call->follow.len != 0) {
-        rc = ngx_iap_link_send(peer->link, &call->behind,
-                               (char *) call->follow.data, call->follow.len);
-
-        if (rc != NGX_OK) {
-            ngx_iap_link_cancel(&call->op);
-        }
     }
 
     if (rc != NGX_OK) {
@@ -171,6 +153,40 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 
     call->peer = peer;
     ngx_iap_peer_hold(peer);
+}
+
+
+/* all of them, one directly behind the other, or none */
+
+static ngx_int_t
+ngx_iap_call_commands(ngx_iap_call_t *call, ngx_iap_link_t *link,
+    const char *command, size_t len)
+{
+    static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
+
+    if (call->asking
+        && ngx_iap_link_send(link, &call->ask, asking, sizeof(asking) - 1)
+           != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_iap_link_send(link, &call->op, command, len) != NGX_OK) {
+        ngx_iap_link_cancel(&call->ask);
+        return NGX_DECLINED;
+    }
+
+    if (call->follow.len != 0
+        && ngx_iap_link_send(link, &call->behind, (char *) call->follow.data,
+                             call->follow.len)
+           != NGX_OK)
+    {
+        ngx_iap_link_cancel(&call->op);
+        ngx_iap_link_cancel(&call->ask);
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -216,8 +216,8 @@ ngx_iap_redis_t *ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf,
 
 void ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call);
 
-/* ends it now, wherever it is, as one that has failed; it is out of redis->calls
-   already */
+/* ends it now, wherever it is, as one that has failed; it is out of
+   redis->calls already */
 
 void ngx_iap_call_cancel(ngx_iap_call_t *call);
 

@@ -27,6 +27,7 @@ static ngx_iap_shared_queue_t *ngx_iap_shared_queue(ngx_iap_shared_t *shared,
 static void ngx_iap_shared_end_handler(ngx_event_t *ev);
 static void ngx_iap_shared_tick_handler(ngx_event_t *ev);
 static void ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger);
+static void ngx_iap_shared_drop(ngx_iap_shared_t *shared);
 static void ngx_iap_shared_probe_args(ngx_iap_redis_t *redis,
     const u_char *text, size_t len, ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_shared_probe_done(redisReply *reply);
@@ -320,6 +321,8 @@ ngx_iap_shared_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
     any = (ngx_iap_ledger_session_t *) op;
     sq = ngx_iap_shared_queue(shared, &any->queue);
 
+    /* it does not wait here in a way that the ledger could drop it */
+
     ngx_queue_insert_tail(&shared->ended, &op->queue);
     ngx_iap_ledger_start(op);
 
@@ -483,11 +486,8 @@ ngx_iap_shared_tick_handler(ngx_event_t *ev)
 static void
 ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
 {
-    ngx_uint_t              i;
-    ngx_queue_t            *q;
-    ngx_iap_shared_t       *shared = (ngx_iap_shared_t *) ledger;
-    ngx_iap_ledger_op_t    *op;
-    ngx_iap_shared_live_t  *live;
+    ngx_uint_t         i;
+    ngx_iap_shared_t  *shared = (ngx_iap_shared_t *) ledger;
 
     shared->ending = 1;
 
@@ -526,6 +526,20 @@ ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
                                 &shared->queues[i].queue->shared->spools, 1);
     }
 
+    ngx_iap_shared_drop(shared);
+    ngx_iap_shared_free(shared);
+}
+
+
+/* nobody is told any more */
+
+static void
+ngx_iap_shared_drop(ngx_iap_shared_t *shared)
+{
+    ngx_queue_t            *q;
+    ngx_iap_ledger_op_t    *op;
+    ngx_iap_shared_live_t  *live;
+
     while (!ngx_queue_empty(&shared->live)) {
         q = ngx_queue_head(&shared->live);
         ngx_queue_remove(q);
@@ -542,8 +556,6 @@ ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
         op = ngx_queue_data(q, ngx_iap_ledger_op_t, queue);
         ngx_iap_ledger_drop(op);
     }
-
-    ngx_iap_shared_free(shared);
 }
 
 

@@ -1,11 +1,11 @@
 /*
  * Puts: in groups to Redis, and into the file where that fails.
  *
- *     put --> known in the file? --> next group --> script --> durable? --> told
- *      |             |                   |            |           |
- *      |             +- yes: told        +------------+-----------+
- *      |                                                          |
- *      +- too long, or the promise is less -> file <- no, or late -+
+ *     put --> known in the file? --> next group --> script --> durable? -> told
+ *      |             |                   |             |           |
+ *      |             +- yes: told        +-------------+-----------+
+ *      |                                                           |
+ *      +- too long, or the promise is less -> file <-- no, or late -+
  *
  * One group of a queue is on its way at a time, with the command behind it that
  * tells when it is durable; what comes meanwhile is the next one.  Redis has

@@ -619,6 +619,8 @@ sub clock {
     $queue->clock_back(5_000);
     is tickets($queue->take(retry_max => 60_000)), '',
         'clock: a delay that may be one is';
+    is tickets($queue->take(retry_max => 0)), '',
+        'clock: all may, where the longest is not known';
 
     fresh();
     $queue->put("t$_") for 1 .. 3;
