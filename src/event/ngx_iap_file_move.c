@@ -241,3 +241,14 @@ ngx_iap_file_remove_one(ngx_iap_file_db_t *db, ngx_iap_file_queue_t *queue,
 
     return 1;
 }
+
+
+/* to whom? */
+
+ngx_int_t
+ngx_iap_file_handover(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
+{
+    op->outcome = NGX_IAP_LEDGER_NONE;
+
+    return NGX_OK;
+}

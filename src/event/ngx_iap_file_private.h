@@ -267,6 +267,8 @@ ngx_int_t ngx_iap_file_sweep(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_known(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_export(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_remove(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_handover(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
 
 
 #endif /* NGX_IAP_FILE_PRIVATE_H */

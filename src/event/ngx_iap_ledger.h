@@ -56,8 +56,9 @@ typedef enum {
     NGX_IAP_LEDGER_OK = 0,
     NGX_IAP_LEDGER_DUPLICATE,   /* put: the key is there already */
     NGX_IAP_LEDGER_FULL,        /* put: `max` requests are pending */
-    NGX_IAP_LEDGER_NONE,        /* find, known: there is none; settle, deliver:
-                                   not leased by this owner any more */
+    NGX_IAP_LEDGER_NONE,        /* find, known, handover: there is none; settle,
+                                   deliver: not leased by this owner any
+                                   more */
     NGX_IAP_LEDGER_LATE,
     NGX_IAP_LEDGER_FAILED       /* not carried out; the log says why */
 } ngx_iap_ledger_result_e;
@@ -80,7 +81,9 @@ typedef enum {
 
     NGX_IAP_LEDGER_KNOWN,
     NGX_IAP_LEDGER_EXPORT,
-    NGX_IAP_LEDGER_REMOVE
+    NGX_IAP_LEDGER_REMOVE,
+
+    NGX_IAP_LEDGER_HANDOVER
 } ngx_iap_ledger_kind_e;
 
 
@@ -334,6 +337,20 @@ typedef struct {
                                            status, due and callback */
     ngx_uint_t           n;             /* out: how many */
 } ngx_iap_ledger_remove_t;
+
+
+/*
+ * HANDOVER: moves what is spooled now, whatever the server promises: a machine
+ * is to go.  result OK; NONE: there is no Redis; FAILED: it can't be asked.
+ * What is leased or too long is left.
+ */
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_str_t            queue;
+    ngx_uint_t           n;             /* out: how many were moved */
+    ngx_uint_t           left;          /* and were not */
+} ngx_iap_ledger_handover_t;
 
 
 /* a keeper */

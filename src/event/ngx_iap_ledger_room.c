@@ -103,7 +103,8 @@ ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind)
            || kind == NGX_IAP_LEDGER_COUNT
            || kind == NGX_IAP_LEDGER_LIST_ENTRIES
            || kind == NGX_IAP_LEDGER_KNOWN
-           || kind == NGX_IAP_LEDGER_EXPORT;
+           || kind == NGX_IAP_LEDGER_EXPORT
+           || kind == NGX_IAP_LEDGER_HANDOVER;
 }
 
 

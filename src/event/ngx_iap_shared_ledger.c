@@ -236,6 +236,7 @@ ngx_iap_shared_queue_init(ngx_iap_shared_queue_t *sq,
     sq->shared = shared;
     sq->queue = queue;
     ngx_queue_init(&sq->next);
+    ngx_queue_init(&sq->handovers);
     ngx_iap_shared_event(&sq->flush, sq, shared->ledger.log,
                          ngx_iap_shared_put_flush_handler);
 
@@ -326,19 +327,32 @@ ngx_iap_shared_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
     ngx_queue_insert_tail(&shared->ended, &op->queue);
     ngx_iap_ledger_start(op);
 
-    if (sq == NULL || op->kind > NGX_IAP_LEDGER_SWEEP) {
-        op->outcome = NGX_IAP_LEDGER_FAILED;
-        ngx_queue_insert_tail(&shared->ended, &op->queue);
-        ngx_post_event(&shared->end, &ngx_posted_events);
-        return;
+    if (sq != NULL) {
+
+        switch (op->kind) {
+
+        case NGX_IAP_LEDGER_PUT:
+            ngx_iap_shared_put(sq, op);
+            return;
+
+        case NGX_IAP_LEDGER_HANDOVER:
+            ngx_iap_shared_handover(sq, op);
+            return;
+
+        case NGX_IAP_LEDGER_KNOWN:
+        case NGX_IAP_LEDGER_EXPORT:
+        case NGX_IAP_LEDGER_REMOVE:
+            break;
+
+        default:
+            ngx_iap_shared_call(sq, op);
+            return;
+        }
     }
 
-    if (op->kind == NGX_IAP_LEDGER_PUT) {
-        ngx_iap_shared_put(sq, op);
-
-    } else {
-        ngx_iap_shared_call(sq, op);
-    }
+    op->outcome = NGX_IAP_LEDGER_FAILED;
+    ngx_queue_insert_tail(&shared->ended, &op->queue);
+    ngx_post_event(&shared->end, &ngx_posted_events);
 }
 
 

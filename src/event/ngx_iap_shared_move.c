@@ -7,7 +7,8 @@
  * An entry that is leased is left until it has been settled.
  *
  * One worker of a machine does it: the one that drains or, while none does, the
- * first.
+ * first.  Where a handover is asked for, it is done by whoever was asked, as
+ * well, and whatever Redis promises.
  */
 
 #include "ngx_iap_shared_private.h"
@@ -26,10 +27,25 @@ struct ngx_iap_shared_move_s {
     ngx_uint_t                n;
     ngx_iap_entry_t          *entries;
     uint64_t                  now;      /* of the file */
+    ngx_uint_t                moved;    /* entries so far, */
+    uint64_t                  left;     /* and those that are not */
+    unsigned                  failed:1;
+    unsigned                  forced:1; /* by a handover */
 };
 
 
+/* an operation that waits for its end */
+
+typedef struct {
+    ngx_iap_shared_live_t     live;     /* first */
+    ngx_queue_t               queue;    /* of sq->handovers */
+} ngx_iap_shared_handover_t;
+
+
 static ngx_uint_t ngx_iap_shared_moves(ngx_iap_shared_queue_t *sq);
+static ngx_iap_shared_move_t *ngx_iap_shared_move_begin(
+    ngx_iap_shared_queue_t *sq);
+static ngx_uint_t ngx_iap_shared_move_may(ngx_iap_shared_move_t *move);
 static void ngx_iap_shared_move_export(ngx_iap_shared_move_t *move);
 static void ngx_iap_shared_move_exported(ngx_iap_ledger_op_t *op);
 static void ngx_iap_shared_move_import(ngx_iap_shared_move_t *move);
@@ -52,8 +68,6 @@ static void ngx_iap_shared_move_end(ngx_iap_shared_move_t *move);
 void
 ngx_iap_shared_move_tick(ngx_iap_shared_queue_t *sq)
 {
-    ngx_iap_shared_move_t  *move;
-
     if (sq->move != NULL
         || sq->promise != NGX_IAP_PROMISE_KEPT
         || !ngx_iap_shared_moves(sq)
@@ -70,15 +84,58 @@ ngx_iap_shared_move_tick(ngx_iap_shared_queue_t *sq)
         return;
     }
 
+    (void) ngx_iap_shared_move_begin(sq);
+}
+
+
+void
+ngx_iap_shared_handover(ngx_iap_shared_queue_t *sq, ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_shared_move_t      *move;
+    ngx_iap_shared_handover_t  *handover;
+
+    handover = ngx_iap_shared_begin(sq, op,
+                                    sizeof(ngx_iap_shared_handover_t));
+    if (handover == NULL) {
+        return;
+    }
+
+    move = sq->move ? sq->move : ngx_iap_shared_move_begin(sq);
+
+    if (move == NULL) {
+        ngx_iap_shared_fail(&handover->live);
+        return;
+    }
+
+    move->forced = 1;
+    ngx_queue_insert_tail(&sq->handovers, &handover->queue);
+}
+
+
+static ngx_iap_shared_move_t *
+ngx_iap_shared_move_begin(ngx_iap_shared_queue_t *sq)
+{
+    ngx_iap_shared_move_t  *move;
+
     move = ngx_calloc(sizeof(ngx_iap_shared_move_t), sq->shared->ledger.log);
     if (move == NULL) {
-        return;
+        return NULL;
     }
 
     move->sq = sq;
     sq->move = move;
 
     ngx_iap_shared_move_export(move);
+
+    return sq->move;
+}
+
+
+static ngx_uint_t
+ngx_iap_shared_move_may(ngx_iap_shared_move_t *move)
+{
+    return !move->sq->shared->ending
+           && (move->forced || move->sq->promise == NGX_IAP_PROMISE_KEPT);
 }
 
 
@@ -133,9 +190,12 @@ ngx_iap_shared_move_exported(ngx_iap_ledger_op_t *op)
     move = op->data;
 
     if (op->result != NGX_IAP_LEDGER_OK) {
+        move->failed = 1;
         ngx_iap_shared_move_end(move);
         return;
     }
+
+    move->left = export->left + export->n;
 
     if (export->n == 0) {
 
@@ -286,12 +346,15 @@ ngx_iap_shared_move_followed(ngx_iap_call_t *call, redisReply *reply)
 static void
 ngx_iap_shared_move_imported(ngx_iap_shared_move_t *move, ngx_uint_t durable)
 {
-    if (move->heard && durable && !move->sq->shared->ending) {
+    if (move->heard && (durable || move->forced)
+        && !move->sq->shared->ending)
+    {
         ngx_iap_shared_move_remove(move);
-
-    } else {
-        ngx_iap_shared_move_end(move);
+        return;
     }
+
+    move->failed = 1;
+    ngx_iap_shared_move_end(move);
 }
 
 
@@ -352,9 +415,16 @@ ngx_iap_shared_move_removed(ngx_iap_ledger_op_t *op)
                    "iap guard ledger moved: %ui of %ui", remove->n,
                    remove->count);
 
-    if (op->result == NGX_IAP_LEDGER_OK && remove->n != 0
-        && move->sq->promise == NGX_IAP_PROMISE_KEPT && !ngx_exiting)
-    {
+    if (op->result != NGX_IAP_LEDGER_OK) {
+        move->failed = 1;
+        ngx_iap_shared_move_end(move);
+        return;
+    }
+
+    move->moved += remove->n;
+    move->left -= ngx_min(remove->n, move->left);
+
+    if (remove->n != 0 && ngx_iap_shared_move_may(move) && !ngx_exiting) {
         ngx_iap_shared_move_export(move);
 
     } else {
@@ -366,7 +436,32 @@ ngx_iap_shared_move_removed(ngx_iap_ledger_op_t *op)
 static void
 ngx_iap_shared_move_end(ngx_iap_shared_move_t *move)
 {
-    move->sq->move = NULL;
+    ngx_queue_t                 all, *q;
+    ngx_iap_shared_queue_t     *sq;
+    ngx_iap_shared_handover_t  *handover;
+    ngx_iap_ledger_handover_t  *op;
+
+    sq = move->sq;
+    sq->move = NULL;
+
+    if (!sq->shared->ending) {
+        ngx_iap_queue_take(&all, &sq->handovers);
+
+        while (!ngx_queue_empty(&all)) {
+            q = ngx_queue_head(&all);
+            ngx_queue_remove(q);
+
+            handover = ngx_queue_data(q, ngx_iap_shared_handover_t, queue);
+
+            op = (ngx_iap_ledger_handover_t *) handover->live.op;
+            op->n = move->moved;
+            op->left = (ngx_uint_t) move->left;
+
+            ngx_iap_shared_finish(&handover->live,
+                                  move->failed ? NGX_IAP_LEDGER_FAILED
+                                               : NGX_IAP_LEDGER_OK);
+        }
+    }
 
     ngx_iap_ledger_empty(&move->owner);
     ngx_free(move);

@@ -88,6 +88,7 @@ struct ngx_iap_shared_queue_s {
 
     ngx_iap_shared_move_t   *move;      /* under way, or NULL */
     ngx_msec_t               moved;     /* the latest look into the file */
+    ngx_queue_t              handovers; /* that wait for its end */
     ngx_iap_ledger_count_t   count;
 };
 
@@ -247,6 +248,9 @@ void ngx_iap_shared_file(ngx_iap_shared_task_t *task);
 /* a second has passed */
 
 void ngx_iap_shared_move_tick(ngx_iap_shared_queue_t *sq);
+
+void ngx_iap_shared_handover(ngx_iap_shared_queue_t *sq,
+    ngx_iap_ledger_op_t *op);
 
 
 #endif /* NGX_IAP_SHARED_PRIVATE_H */

@@ -24,6 +24,10 @@ static json_t *ngx_http_iap_guard_queue_listed(ngx_http_request_t *r,
 static json_t *ngx_http_iap_guard_entry_json(ngx_iap_entry_t *entry);
 static json_t *ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
     ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+static ngx_int_t ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue);
+static json_t *ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
 static json_t *ngx_http_iap_guard_queue_shown(
     ngx_http_iap_guard_queue_t *queue, ngx_iap_queue_shared_t *shared);
 static uint64_t ngx_http_iap_guard_queue_oldest(
@@ -311,6 +315,12 @@ ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
     view.data = (u_char *) json_string_value(ticket);
     view.len = json_string_length(ticket);
 
+    if (action != NULL && ngx_strcmp(action, "handover") == 0
+        && json_object_size(call->body) == 1)
+    {
+        return ngx_http_iap_guard_queue_handover(r, queue);
+    }
+
     if (action == NULL
         || ngx_strcmp(action, "retry") != 0
         || json_object_size(call->body) != expected
@@ -320,7 +330,8 @@ ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
                                 "bad_request",
                                 "expected {\"action\":\"retry\"}, for all "
                                 "dead and parked entries, or with a "
-                                "\"ticket\" for that one");
+                                "\"ticket\" for that one; or "
+                                "{\"action\":\"handover\"}");
     }
 
     retry = ngx_http_iap_guard_ask_op(queue, NGX_IAP_LEDGER_RETRY,
@@ -351,6 +362,51 @@ ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
                   "tried again, through the API", &retry->queue, retry->n);
 
     return json_pack("{s:I}", "retried", (json_int_t) retry->n);
+}
+
+
+/* what the file has goes to Redis, although that may promise less */
+
+static ngx_int_t
+ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue)
+{
+    ngx_str_t                   name;
+    ngx_iap_ledger_handover_t  *handover;
+
+    handover = ngx_http_iap_guard_ask_op(queue, NGX_IAP_LEDGER_HANDOVER,
+                                         sizeof(ngx_iap_ledger_handover_t),
+                                         &name);
+    if (handover == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    handover->queue = name;
+
+    return ngx_http_iap_guard_ask(r, &handover->op,
+                                  ngx_http_iap_guard_queue_handed);
+}
+
+
+static json_t *
+ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+{
+    ngx_iap_ledger_handover_t *handover = (ngx_iap_ledger_handover_t *) op;
+
+    if (op->result == NGX_IAP_LEDGER_NONE) {
+        *status = NGX_HTTP_CONFLICT;
+        return json_pack("{s:s, s:s}", "error", "conflict", "message",
+                         "there is no \"iap_guard_redis\" to hand over to");
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "iap_guard queue \"%V\": %ui requests have been handed over "
+                  "to redis, %ui are left, through the API",
+                  &handover->queue, handover->n, handover->left);
+
+    return json_pack("{s:I, s:I}", "moved", (json_int_t) handover->n,
+                     "left", (json_int_t) handover->left);
 }
 
 

@@ -34,6 +34,7 @@ full();
 replicas();
 memory();
 too_long();
+handed_over();
 
 done_testing;
 
@@ -559,6 +560,57 @@ sub too_long {
     verified_all('long', $one, @long, @short);
     told_once('long', $one, 43);
     end($one);
+
+    return;
+}
+
+
+# A machine is to go: what its file has is moved, whatever Redis promises.
+
+sub handed_over {
+    my $redis = IapGuard::RedisServer->new;
+    my ($one) = machines(1, $redis, server => 'client_max_body_size 10m;');
+    my $hand  = sub {
+        $one->nginx->api_json('POST', 'queues/receipts', '{"action":"handover"}')
+    };
+
+    $one->peers->always('/verify', 'http:503');
+
+    my @tickets = ($one->put_many(150, bodies('h')),
+                   $one->put({ id => 'big', more => 'x' x 600_000 }));
+
+    is spooled($one), 151, 'handover: all are in the file';
+
+    # those that are being called are left, and so is what is too long
+
+    my $moved = 0;
+    my $left;
+
+    settled(10, sub {
+        my $answer = $hand->();
+        $moved += $answer->{moved};
+        $left   = $answer->{left};
+        return $left == 1;
+    });
+
+    is "$moved $left", '150 1', 'handover: moved, but for what is too long';
+    is in_redis($redis, 'pending'), 150, 'handover: to Redis';
+    is statuses($one, @tickets), 'pending:151', 'handover: and found';
+    ok lines($one, qr/\d+ requests have been handed over to redis, \d+ are left/),
+        'handover: which the log says';
+
+    $redis->kill;
+    $one->put_many(20, bodies('i'));
+    ok settled(5, sub { !eval { $hand->() } && $@ =~ /503/ }),
+        'handover: not without Redis, which is said';
+    end($one);
+
+    my $alone = IapGuard::DrainTest->new(paths => \%paths, breaker => undef);
+    is eval { $alone->nginx->api('POST', 'queues/receipts',
+                                 '{"action":"handover"}') }, undef,
+        'handover: to whom?';
+    like $@, qr/409.*there is no \\"iap_guard_redis\\"/, 'handover: to nobody';
+    end($alone);
 
     return;
 }
