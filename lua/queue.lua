@@ -21,7 +21,9 @@
 --        12  pending   zset    ticket -> number
 --        13  verified, 14 rejected, 15 parked, 16 dead: likewise
 --        17  pace      string  when the next call at `rate` may be made
---        18  machine   hash    machine -> its latest session
+--        18  machine   hash    machine -> its latest session; machine and lane
+--                              -> a session, and up to which of its takes
+--                              nothing is to be given any more
 -- ARGV   the operation, then
 --        put     for each: ticket, key, user, max, record
 --        import  for each: ticket, key, user, status, work, ms since it was
@@ -29,7 +31,9 @@
 --                    callback, deliveries, result, record
 --        find    ticket
 --        take    lane, machine, session, count, interval, retry_max (0: not
---                    known), lease (all in ms), bytes
+--                    known), lease (all in ms), bytes, the number of this
+--                    take, the first and the last of those whose answers did
+--                    not come, or 0 and 0
 --        renew   machine, session, lease
 --        back    machine, session, number or ""
 --        settle  machine, session, ticket, work, status, delay, callback
@@ -78,7 +82,7 @@ local KEYS, ARGV = KEYS, ARGV
 local call = redis.call
 local pack, unpack = cmsgpack.pack, cmsgpack.unpack
 local floor, max, min = math.floor, math.max, math.min
-local format, sub = string.format, string.sub
+local format, match, sub = string.format, string.match, string.sub
 
 -- places in KEYS; some proxies want to see that in each call
 
@@ -254,7 +258,7 @@ local function new_entry(ticket, key, user)
            key = key, user = user, status = PENDING, work = '',
            created = now, ended = 0, due = now, leases = 0,
            callback = CALLBACK_NONE, deliveries = 0, machine = '',
-           session = '', last = '' }
+           session = '', last = '', take = 0 }
 end
 
 
@@ -444,6 +448,38 @@ local function take_former(machine, session)
 end
 
 
+-- What takes have leased whose answers did not come waits again.  One of them
+-- may be carried out after this one.  Returns whether this is such a one.
+
+local function take_void(what, machine, session, number, first, last)
+  local field = machine .. ' ' .. what
+
+  if last > 0 then
+    local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
+
+    for l = 1, #leased do
+      local e = load(leased[l])
+
+      if e and lane(e) == what and owns(machine, session, e)
+         and e.take >= first and e.take <= last
+      then
+        give_back(e, 1)
+      end
+    end
+
+    call('HSET', KEYS[MACHINE], field, session .. ' ' .. integer(last))
+    call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+
+    return false
+  end
+
+  local void = call('HGET', KEYS[MACHINE], field)
+  local of, upto = match(void or '', '^(%d+) (%d+)$')
+
+  return of == session and number <= tonumber(upto)
+end
+
+
 local function take_due(from, to)
   local due = call('ZRANGEBYSCORE', KEYS[DUE], from, to, 'LIMIT', 0, STEPS)
 
@@ -536,6 +572,13 @@ local function take()
   local wanted, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
   local far, lease, bytes = tonumber(ARGV[7]), tonumber(ARGV[8]),
                             tonumber(ARGV[9])
+  local number = tonumber(ARGV[10])
+
+  if take_void(what, machine, session, number, tonumber(ARGV[11]),
+               tonumber(ARGV[12]))
+  then
+    return { 'ok', '1000', '0' }
+  end
 
   take_former(machine, session)
   take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '-inf', integer(now), 'LIMIT',
@@ -563,6 +606,7 @@ local function take()
 
     e.leases, e.machine, e.session, e.last =
       e.leases + 1, machine, session, ''
+    e.take = number
     store(e)
     call('ZADD', KEYS[LEASE], integer(now + lease), e.ticket)
     tell(reply, e, result, record)

@@ -17,8 +17,10 @@ static void ngx_iap_shared_call_send(ngx_iap_shared_task_t *task);
 static void ngx_iap_shared_call_args(ngx_iap_call_t *call,
     ngx_iap_args_t *args);
 static void ngx_iap_shared_args_text(ngx_iap_args_t *args, const char *text);
-static void ngx_iap_shared_args_take(ngx_iap_ledger_take_t *take,
+static void ngx_iap_shared_args_take(ngx_iap_shared_task_t *task,
     ngx_iap_args_t *args);
+static void ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task,
+    ngx_uint_t told);
 static void ngx_iap_shared_args_session(ngx_iap_ledger_session_t *session,
     ngx_iap_args_t *args);
 static void ngx_iap_shared_args_settle(ngx_iap_ledger_settle_t *settle,
@@ -122,7 +124,7 @@ ngx_iap_shared_call_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
         break;
 
     case NGX_IAP_LEDGER_TAKE:
-        ngx_iap_shared_args_take((ngx_iap_ledger_take_t *) op, args);
+        ngx_iap_shared_args_take(task, args);
         break;
 
     case NGX_IAP_LEDGER_RENEW:
@@ -167,8 +169,18 @@ ngx_iap_shared_args_text(ngx_iap_args_t *args, const char *text)
 
 
 static void
-ngx_iap_shared_args_take(ngx_iap_ledger_take_t *take, ngx_iap_args_t *args)
+ngx_iap_shared_args_take(ngx_iap_shared_task_t *task, ngx_iap_args_t *args)
 {
+    ngx_iap_ledger_take_t  *take;
+    ngx_iap_shared_lane_t  *lane;
+
+    take = (ngx_iap_ledger_take_t *) task->live.op;
+    lane = &task->live.sq->lanes[take->what];
+
+    if (task->number == 0) {
+        task->number = ++lane->number;
+    }
+
     ngx_iap_shared_args_text(args, "take");
     ngx_iap_shared_args_text(args, take->what == NGX_IAP_TAKE_WORK ? "w"
                                                                    : "c");
@@ -179,6 +191,38 @@ ngx_iap_shared_args_take(ngx_iap_ledger_take_t *take, ngx_iap_args_t *args)
     ngx_iap_args_number(args, take->retry_max);
     ngx_iap_args_number(args, NGX_IAP_LEDGER_LEASE);
     ngx_iap_args_number(args, NGX_IAP_SHARED_BYTES);
+    ngx_iap_args_number(args, task->number);
+    ngx_iap_args_number(args, lane->first);
+    ngx_iap_args_number(args, lane->last);
+}
+
+
+/* one that was never sent is none */
+
+static void
+ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task, ngx_uint_t told)
+{
+    ngx_iap_ledger_take_t  *take;
+    ngx_iap_shared_lane_t  *lane;
+
+    if (task->live.op->kind != NGX_IAP_LEDGER_TAKE || task->number == 0) {
+        return;
+    }
+
+    take = (ngx_iap_ledger_take_t *) task->live.op;
+    lane = &task->live.sq->lanes[take->what];
+
+    if (told) {
+        lane->first = 0;
+        lane->last = 0;
+        return;
+    }
+
+    if (lane->first == 0) {
+        lane->first = task->number;
+    }
+
+    lane->last = task->number;
 }
 
 
@@ -282,6 +326,8 @@ ngx_iap_shared_call_done(ngx_iap_call_t *call, redisReply *reply)
     }
 
     rc = reply != NULL ? ngx_iap_shared_reply(task, reply) : NGX_ERROR;
+
+    ngx_iap_shared_call_taken(task, rc != NGX_ERROR);
 
     switch (rc) {
 

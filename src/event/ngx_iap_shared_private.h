@@ -67,6 +67,17 @@ typedef enum {
 } ngx_iap_promise_e;
 
 
+/* takes of one kind, which have numbers: what one has leased whose answer did
+   not come nobody works on, and the next one says so */
+
+typedef struct {
+    uint64_t                 number;    /* of the latest */
+    uint64_t                 first;     /* of those without an answer, since the
+                                           latest answer; 0: none */
+    uint64_t                 last;
+} ngx_iap_shared_lane_t;
+
+
 struct ngx_iap_shared_queue_s {
     ngx_iap_shared_t        *shared;
     ngx_iap_queue_t         *queue;
@@ -86,6 +97,7 @@ struct ngx_iap_shared_queue_s {
     unsigned                 counted:1; /* count is what Redis said last */
     ngx_msec_t               late_at;
 
+    ngx_iap_shared_lane_t    lanes[2];  /* by ngx_iap_take_e */
     ngx_iap_shared_move_t   *move;      /* under way, or NULL */
     ngx_msec_t               moved;     /* the latest look into the file */
     ngx_queue_t              handovers; /* that wait for its end */
@@ -118,6 +130,7 @@ struct ngx_iap_shared_task_s {
     ngx_iap_shared_live_t    live;      /* first */
     ngx_iap_call_t           call;
     ngx_uint_t               n;         /* of former rounds */
+    uint64_t                 number;    /* of a take */
     unsigned                 failed:1;  /* Redis could not tell */
 };
 

@@ -16,6 +16,7 @@ use IapGuard::DrainTest;
 use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::RedisServer;
+use IapGuard::WaitRedis;
 
 use constant {
     LEASE => 15,            # seconds, after which another machine takes over
@@ -26,6 +27,8 @@ my %paths = IapGuard::Nginx->options;
 
 accepted();
 promises();
+written();
+asleep();
 away();
 away_for_long();
 taken_over();
@@ -264,6 +267,106 @@ sub promises {
 }
 
 
+# WAITAOF, whatever it says
+
+sub written {
+    my $redis = IapGuard::WaitRedis->new(options => ['--appendonly', 'yes']);
+    my ($one) = machines(1, $redis);
+    my $less  = qr/redis promises less than "durability=aof"/;
+    my @tickets;
+
+    $one->peers->always('/verify', 'http:503');
+
+    push @tickets, $one->put_many(20, bodies('a'));
+    is in_redis($redis, 'pending'), 20, 'WAITAOF: it is written';
+    is spooled($one), 0, 'WAITAOF: which is enough';
+    is lines($one, $less), 0, 'WAITAOF: whatever "appendfsync" is';
+    is join(' ', sort keys %{{ map { $_ => 1 } $redis->asked }}),
+        '1 0 100 1 0 900', 'WAITAOF: on its own disk, within half of the time';
+
+    $redis->waits('1', 0.5);
+    my $begun = IapGuard::Loop::now();
+    push @tickets, $one->put({ id => 'slow' });
+    cmp_ok IapGuard::Loop::now() - $begun, '>=', 0.5, 'WAITAOF: is waited for';
+    is spooled($one), 0, 'WAITAOF: and comes in time';
+
+    # it is in both then, which is one
+
+    $redis->waits('0');
+    push @tickets, $one->put_many(20, bodies('b'));
+    is in_redis($redis, 'pending'), 41, 'WAITAOF: not written yet';
+    is spooled($one), 20, 'WAITAOF: the file has it as well';
+    is lines($one, qr/takes too long to write to its disk/), 1,
+        'WAITAOF: which is said once';
+    is lines($one, $less), 0, 'WAITAOF: and is no broken promise';
+    is statuses($one, @tickets), 'pending:41', 'WAITAOF: found';
+
+    my $again = $one->put({ id => 'b1' }, 'X-User-Id' => 'b.1');
+    ok grep({ $_ eq $again } @tickets[21 .. 40]),
+        'WAITAOF: the same again is the same';
+
+    $redis->waits('silence');
+    $begun = IapGuard::Loop::now();
+    push @tickets, $one->put({ id => 'silent' });
+    my $seconds = IapGuard::Loop::now() - $begun;
+    cmp_ok $seconds, '>=', 0.9, 'WAITAOF: no answer is waited for';
+    cmp_ok $seconds, '<', 1.9, 'WAITAOF: but not for too long';
+
+    $redis->waits('1');
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'WAITAOF: written, and moved';
+    is in_redis($redis, 'pending'), 42, 'WAITAOF: each is one entry';
+
+    $redis->waits('ERR WAITAOF cannot be used');
+    push @tickets, $one->put({ id => 'error' });
+    ok settled(5, sub {
+        lines($one, qr/$less: it knows no WAITAOF, and "appendfsync" is "everysec"/)
+    }), 'WAITAOF: an error is one';
+
+    $redis->waits('1');
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'WAITAOF: mended, and moved';
+
+    $one->peers->always('/verify', undef);
+    verified_all('WAITAOF', $one, @tickets);
+    told_once('WAITAOF', $one, 43);
+    end($one);
+
+    return;
+}
+
+
+# A server that sleeps: what it was asked is carried out when it wakes.
+
+sub asleep {
+    my $redis = redis();
+    my ($one) = machines(1, $redis);
+
+    $one->peers->always('/verify', 'http:503');
+    my @tickets = $one->put_many(10, bodies('a'));
+
+    $redis->freeze;
+    my $begun = IapGuard::Loop::now();
+    push @tickets, $one->put_many(20, bodies('b'));
+    my $seconds = IapGuard::Loop::now() - $begun;
+
+    is scalar(grep { defined } @tickets), 30, 'asleep: accepted';
+    cmp_ok $seconds, '<', 1.9, sprintf 'asleep: within %.1f s', $seconds;
+    is statuses($one, @tickets[10 .. 19]), 'pending:10', 'asleep: found';
+    is $one->ticket($tickets[0])->{status}, 503,
+        'asleep: what only Redis has is not denied';
+
+    $redis->thaw;
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'awake: the file is emptied';
+    is in_redis($redis, 'pending'), 30, 'awake: each is one entry';
+
+    $one->peers->always('/verify', undef);
+    verified_all('awake', $one, @tickets);
+    told_once('awake', $one, 30);
+    end($one);
+
+    return;
+}
+
+
 # Redis is killed, and comes back with what it had written.
 
 sub away {
@@ -362,10 +465,30 @@ sub away_for_long {
     ok settled(5, sub { in_redis($redis, 'verified') == 45 }),
         'long: it has all of them';
     told_once('long: back', $two, 46);
-    is $one->post('/accept', { id => 'b3' }, 'X-User-Id' => 'b.3')->{status}, 202,
-        'long: the same again is accepted';
+    is $one->put({ id => 'b3' }, 'X-User-Id' => 'b.3'), $during[2],
+        'long: the same again is the same';
+    is $two->put({ id => 'b3' }, 'X-User-Id' => 'b.3'), $during[2],
+        'long: at each machine';
     sleep 1;
     told_once('long: the same again', $two, 46);
+
+    # one that is being called from the file, and can't be moved for that
+
+    $redis->kill;
+    my $slow = $one->put({ id => 'slow', verify => ['slow:8', 'ok'] });
+    ok settled(5, sub {
+        grep { $_->{id} eq 'slow' } $one->peers->calls('/verify')
+    }), 'leased: by the file';
+    $redis->start;
+    ok settled(5, sub { $two->ticket($before[0])->{status} eq 'verified' }),
+        'leased: Redis is back';
+    is $two->ticket($slow)->{status}, 503,
+        'leased: another machine does not deny what it can\'t know';
+    is $one->put({ id => 'slow', verify => ['slow:8', 'ok'] }), $slow,
+        'leased: the same again is the same';
+    verified_all('leased', $one, $slow);
+    verified_all('leased: the other', $two, $slow);
+    told_once('leased', $two, 47);
 
     end($one, $two);
 

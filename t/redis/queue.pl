@@ -38,6 +38,7 @@ by_due();
 bytes();
 leases();
 leases_of_a_machine();
+lost_takes();
 renewed();
 handed_back();
 settled();
@@ -265,6 +266,56 @@ sub leases_of_a_machine {
     is $queue->settle('t3', machine => 2, session => 5), 'ok',
         'machine: with what it has';
     well('machine');
+
+    return;
+}
+
+
+# A take whose answer did not come, and which may be carried out late.
+
+sub lost_takes {
+    fresh();
+
+    $queue->put("t$_", user => "u$_") for 1 .. 6;
+    is tickets($queue->take(number => 1, count => 1)), 't1', 'lost take: one';
+    is tickets($queue->take(number => 2, count => 2)), 't2 t3',
+        'lost take: its answer does not come';
+    is tickets($queue->take(number => 3, count => 1)), 't4',
+        'lost take: nor that of the next';
+    is tickets($queue->take(number => 4, count => 2, machine => 2)), 't5 t6',
+        'lost take: another machine\'s';
+    is $queue->renew(1, 1), 4, 'lost take: their leases are renewed, too';
+
+    is tickets($queue->take(number => 5, lost => [2, 3])), 't2 t3 t4',
+        'lost take: what they leased is due at once';
+    is $queue->find($_)->{leases}, 1, 'lost take: and was not leased in vain'
+        for 't2', 't4';
+    is $queue->find('t1')->{leases}, 1, 'lost take: others are left';
+
+    $queue->back(1, 1);
+    is tickets($queue->take(number => 3)), '', 'lost take: it comes late';
+    is $queue->{paced}, 0, 'lost take: and is told nothing';
+    is tickets($queue->take(number => 6, count => 1)), 't1',
+        'lost take: a newer one is not';
+    is tickets($queue->take(number => 1, session => 2, count => 1)), 't2',
+        'lost take: nor another session\'s';
+    well('lost take');
+
+    # of work, while callbacks are under way
+
+    fresh();
+    $queue->put("t$_", user => "u$_") for 1 .. 2;
+    $queue->take(number => 1, count => 1);
+    $queue->settle('t1', status => VERIFIED, callback => 1);
+    is tickets($queue->take(what => 'c', number => 1)), 't1',
+        'lost take: a callback';
+    is tickets($queue->take(number => 2, lost => [1, 1])), 't2',
+        'lost take: of work';
+    is tickets($queue->take(what => 'c', number => 2)), '',
+        'lost take: callbacks have their own numbers';
+    is tickets($queue->take(what => 'c', number => 3, lost => [1, 2])), 't1',
+        'lost take: and are lost likewise';
+    well('lost take');
 
     return;
 }
@@ -946,7 +997,7 @@ sub at_random {
     fresh();
     srand 42;
 
-    my (%there, %has, $last);
+    my (%there, %has, %lost, $last);
     my $tickets = 0;
     my $wrong   = '';
 
@@ -961,9 +1012,19 @@ sub at_random {
             $there{$last} = 1;
 
         } elsif ($what < 6) {
-            foreach my $e ($queue->take(what => $what < 5 ? 'w' : 'c',
-                                        count => 1 + int rand 3, bytes => 20,
-                                        machine => $machine)) {
+            my $lane  = $what < 5 ? 'w' : 'c';
+            my @taken = $queue->take(what => $lane, bytes => 20,
+                count => 1 + int rand 3, machine => $machine,
+                lost  => delete $lost{"$machine$lane"});
+
+            # its answer does not come
+
+            if (rand() < 0.2) {
+                $lost{"$machine$lane"} = [($queue->{takes}) x 2];
+                next;
+            }
+
+            foreach my $e (@taken) {
                 $wrong ||= "$e->{ticket} is given twice" if $has{$e->{ticket}};
                 $wrong ||= "$e->{ticket} was never put"
                     if !$there{$e->{ticket}};

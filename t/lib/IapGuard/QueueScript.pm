@@ -115,7 +115,8 @@ sub take {
         $take{what} // 'w', $take{machine} // 1, $take{session} // 1,
         $take{count} // 64, $take{interval} // 0,
         $take{retry_max} // 1_800_000, $take{lease} // LEASE,
-        $take{bytes} // 400_000) };
+        $take{bytes} // 400_000, $take{number} // ++$self->{takes},
+        @{ $take{lost} // [0, 0] }) };
 
     @$self{qw(wait paced)} = ($wait, $paced);
 
