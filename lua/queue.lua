@@ -130,6 +130,13 @@ local function store(e)
 end
 
 
+-- nobody needs a record of those any more
+
+local function judged(status)
+  return status == VERIFIED or status == REJECTED
+end
+
+
 local function lane(e)
   return e.status == PENDING and 'w' or 'c'
 end
@@ -334,8 +341,7 @@ end
 -- was not there: then nobody is asked again, nor told again.
 
 local function meet(e, a, status)
-  if (status == VERIFIED or status == REJECTED)
-     and e.status ~= VERIFIED and e.status ~= REJECTED
+  if judged(status) and not judged(e.status)
      and not call('ZSCORE', KEYS[LEASE], e.ticket)
   then
     unplace(e)
@@ -373,7 +379,7 @@ local function import_one(a)
   e = new_entry(ticket, key, ARGV[a + 2])
   e.status, e.created = status, max(now - ARGV[a + 5], 1)
 
-  enter(e, ARGV[a + 12])
+  enter(e, judged(status) and '' or ARGV[a + 12])
   take_over(e, a)
   place(e)
 
@@ -705,7 +711,7 @@ local function settle()
 
     -- those that a human may have tried again keep what is to be sent
 
-    if status == VERIFIED or status == REJECTED then
+    if judged(status) then
       call('HDEL', KEYS[RECORD], e.ticket)
     end
 
