@@ -40,7 +40,6 @@ static ngx_int_t ngx_iap_peer_decide_done(redisReply *reply);
 const ngx_iap_use_t  ngx_iap_redis_decides = {
     "redis",
     "layers follow their \"on_error\"",
-    NGX_LOG_ERR,
     &ngx_iap_script_decide,
     "",
     ngx_iap_peer_decide_args,
@@ -435,14 +434,12 @@ void
 ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
     const char *why)
 {
-    ngx_uint_t  level;
-
     if (ngx_atomic_cmp_set(&redis->store->down, 0,
                            (ngx_atomic_uint_t) ngx_iap_call_now()))
     {
-        level = redis->use->level;
-        ngx_log_error(level, redis->log, 0, "iap_guard %s %V is down: %s; %s",
-                      redis->use->name, name, why, redis->use->down);
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard %s %V is down: %s; %s", redis->use->name,
+                      name, why, redis->use->down);
     }
 }
 
@@ -450,14 +447,12 @@ ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
 void
 ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name)
 {
-    ngx_uint_t         level;
     ngx_atomic_uint_t  said;
 
     said = redis->store->down;
 
     if (said != 0 && ngx_atomic_cmp_set(&redis->store->down, said, 0)) {
-        level = redis->use->level;
-        ngx_log_error(level, redis->log, 0, "iap_guard %s %V is up again",
-                      redis->use->name, name);
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard %s %V is up again", redis->use->name, name);
     }
 }

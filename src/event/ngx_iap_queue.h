@@ -86,9 +86,10 @@ typedef struct {
                                        in the file; 0: never */
     ngx_atomic_t    lessened;       /* said: Redis promises too little */
     ngx_atomic_t    evicts;         /* said: it throws keys away */
+    ngx_atomic_t    late_at;        /* msec, or 0: its disk took too long */
 } ngx_iap_queue_shared_t;
 
-_Static_assert(sizeof(ngx_iap_queue_shared_t) == 336, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_queue_shared_t) == 344, "it lives in the zone");
 
 #define NGX_IAP_QUEUE_PROBES  1000      /* ms */
 

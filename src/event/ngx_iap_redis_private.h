@@ -149,7 +149,6 @@ extern const ngx_iap_route_t  ngx_iap_route_cluster;
 typedef struct {
     const char              *name;      /* in the log */
     const char              *down;      /* what becomes of it then */
-    ngx_uint_t               level;     /* of both lines */
 
     /* that it is carried out shows that a node is well */
     const ngx_iap_script_t  *script;

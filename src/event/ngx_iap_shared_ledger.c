@@ -39,12 +39,9 @@ static const ngx_iap_ledger_methods_t  ngx_iap_shared_methods = {
 };
 
 
-/* what is down for one is down for the other: one line says so */
-
 static const ngx_iap_use_t  ngx_iap_shared_puts = {
     "ledger: redis",
     "the file keeps what is accepted",
-    NGX_LOG_ERR,
     &ngx_iap_script_queue,
     "}",
     ngx_iap_shared_probe_args,
@@ -52,9 +49,8 @@ static const ngx_iap_use_t  ngx_iap_shared_puts = {
 };
 
 static const ngx_iap_use_t  ngx_iap_shared_rest = {
-    "ledger: redis",
-    "the drain goes on with the file",
-    NGX_LOG_INFO,
+    "drain: redis",
+    "it goes on with the file",
     &ngx_iap_script_drain,
     "}",
     ngx_iap_shared_probe_args,

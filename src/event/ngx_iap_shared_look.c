@@ -443,19 +443,22 @@ ngx_iap_shared_durable(ngx_iap_shared_queue_t *sq, redisReply *reply)
 }
 
 
-/* once, and again only after a minute without */
+/* said once by all workers, and again only after a minute without */
 
 static void
 ngx_iap_shared_late(ngx_iap_shared_queue_t *sq)
 {
-    ngx_uint_t  said;
+    ngx_uint_t          said;
+    ngx_atomic_t       *at;
+    ngx_atomic_uint_t   last, now;
 
-    said = sq->late && ngx_current_msec - sq->late_at < NGX_IAP_SHARED_QUIET;
+    at = &sq->queue->shared->late_at;
+    last = *at;
+    now = (ngx_atomic_uint_t) ngx_current_msec;
 
-    sq->late = 1;
-    sq->late_at = ngx_current_msec;
+    said = last != 0 && now - last < NGX_IAP_SHARED_QUIET;
 
-    if (!said) {
+    if (ngx_atomic_cmp_set(at, last, now) && !said) {
         ngx_log_error(NGX_LOG_WARN, sq->shared->ledger.log, 0,
                       "iap_guard queue \"%V\": redis takes too long to write "
                       "to its disk; the file keeps what is accepted meanwhile",

@@ -93,9 +93,7 @@ struct ngx_iap_shared_queue_s {
     unsigned                 looking:1;
     unsigned                 by_config:1;   /* "appendfsync always" is what
                                                makes it durable */
-    unsigned                 late:1;    /* said: the disk takes too long */
     unsigned                 counted:1; /* count is what Redis said last */
-    ngx_msec_t               late_at;
 
     ngx_iap_shared_lane_t    lanes[2];  /* by ngx_iap_take_e */
     ngx_iap_shared_move_t   *move;      /* under way, or NULL */

@@ -32,6 +32,9 @@ static json_t *ngx_http_iap_guard_queue_shown(
     ngx_http_iap_guard_queue_t *queue, ngx_iap_queue_shared_t *shared);
 static uint64_t ngx_http_iap_guard_queue_oldest(
     ngx_iap_queue_shared_t *shared);
+static void ngx_http_iap_guard_queue_gauge(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric);
 static void ngx_http_iap_guard_queue_counts(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
     iap_metric_e metric, ngx_uint_t n);
@@ -550,10 +553,8 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
     ngx_iap_zone_ledger_t *ledger)
 {
-    uint64_t                      counts[NGX_IAP_COMMIT_COUNT];
-    ngx_uint_t                    i;
-    iap_view_t                    name;
-    ngx_http_iap_guard_queue_t  **queues;
+    uint64_t    counts[NGX_IAP_COMMIT_COUNT];
+    ngx_uint_t  i;
 
     static const uint64_t  bounds[] = NGX_IAP_COMMIT_BOUNDS;
 
@@ -561,22 +562,24 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
                                     IAP_METRIC_QUEUE_ENTRIES,
                                     IAP_WORK_STATUS_COUNT);
 
-    queues = imcf->queues.elts;
+    ngx_http_iap_guard_queue_gauge(out, imcf, infos, IAP_METRIC_QUEUE_OLDEST);
 
-    iap_metric_begin(out, IAP_METRIC_QUEUE_OLDEST);
-
-    for (i = 0; i < imcf->queues.nelts; i++) {
-        name.data = queues[i]->queue.name.data;
-        name.len = queues[i]->queue.name.len;
-
-        iap_metric_sample(out, IAP_METRIC_QUEUE_OLDEST, &name,
-                          infos[i].oldest);
+    if (imcf->redis_conf != NULL) {
+        ngx_http_iap_guard_queue_gauge(out, imcf, infos,
+                                       IAP_METRIC_QUEUE_SPOOLED);
     }
 
     ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_QUEUE,
                                     NGX_IAP_QUEUE_EVENT_COUNT);
     ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_WEBHOOK,
                                     NGX_IAP_WEBHOOK_RESULT_COUNT);
+
+    if (imcf->redis_conf != NULL) {
+        iap_metric_begin(out, IAP_METRIC_LEDGER_UP);
+        iap_metric_sample(out, IAP_METRIC_LEDGER_UP, NULL,
+                          imcf->zone->head->ledger_puts.down == 0
+                          && imcf->zone->head->ledger_rest.down == 0);
+    }
 
     for (i = 0; i < NGX_IAP_COMMIT_COUNT; i++) {
         counts[i] = ledger->seconds[i];
@@ -586,6 +589,32 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
     iap_metric_histogram(out, IAP_METRIC_LEDGER_COMMIT_SECONDS, bounds,
                          NGX_IAP_COMMIT_COUNT - 1, counts,
                          ledger->microseconds);
+}
+
+
+/* of each queue */
+
+static void
+ngx_http_iap_guard_queue_gauge(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric)
+{
+    ngx_uint_t                    i;
+    iap_view_t                    name;
+    ngx_http_iap_guard_queue_t  **queues;
+
+    queues = imcf->queues.elts;
+
+    iap_metric_begin(out, metric);
+
+    for (i = 0; i < imcf->queues.nelts; i++) {
+        name.data = queues[i]->queue.name.data;
+        name.len = queues[i]->queue.name.len;
+
+        iap_metric_sample(out, metric, &name,
+                          metric == IAP_METRIC_QUEUE_SPOOLED
+                          ? infos[i].spooled : infos[i].oldest);
+    }
 }
 
 

@@ -394,8 +394,11 @@ sub away {
     is statuses($two, @twos), 'pending:40', 'away: the other one, too';
     is statuses($one, @before[0 .. 4], @twos[0 .. 4]), '503:10',
         'away: what may be elsewhere is not denied';
-    is lines($_, qr/\[error\].*ledger: redis \S+ is down: /), 1, 'away: said once'
-        foreach $one, $two;
+    foreach my $machine ($one, $two) {
+        ok settled(5, sub { lines($machine, qr/drain: redis \S+ is down: /) }),
+            'away: which is said';
+    }
+
 
     $redis->start;
 
@@ -414,7 +417,7 @@ sub away {
     is in_redis($redis, 'pending'), 101, 'back: one entry for each key';
 
     foreach my $machine ($one, $two) {
-        ok settled(5, sub { lines($machine, qr/\[error\].*ledger: redis \S+ is up again/) }),
+        ok settled(5, sub { lines($machine, qr/drain: redis \S+ is up again/) }),
             'back: which is said';
     }
 
@@ -422,8 +425,16 @@ sub away {
     verified_all('back', $one, @all);
     verified_all('back, seen by the other', $two, @all);
     told_once('back', $one, 101);
-    is lines($_, qr/\[error\].*ledger: redis \S+ is up again/), 1, 'back: once'
-        foreach $one, $two;
+
+    foreach my $machine ($one, $two) {
+        foreach my $who ('ledger', 'drain') {
+            my ($down, $up) = map { lines($machine, qr/$who: redis \S+ is $_/) }
+                                  'down: ', 'up again';
+            cmp_ok $down, '<=', 1, "back: said once by the $who";
+            is $up, $down, "back: and that it is up again";
+        }
+    }
+
     end($one, $two);
 
     return;

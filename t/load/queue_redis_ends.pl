@@ -209,7 +209,7 @@ sub moves {
 
     IapGuard::Nginx->wait_for(5, sub {
         sleep 0.02;
-        return $machine->nginx->log_lines(qr/\[error\].*is up again/);
+        return $machine->nginx->log_lines(qr/(?:ledger|drain): redis.*is up again/);
     });
 
     if (rand() < 0.5) {
