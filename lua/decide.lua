@@ -4,32 +4,47 @@
 -- the same random sequences.
 --
 -- A check is one layer of one request: a key, and the rule that it is held
--- to.  A rule is told once per call, however many checks it serves.
+-- to.  A rule is told once per call, however many checks it serves, and so
+-- are a window, and the sets of decisions that stand together.
 --
--- KEYS   one key per check, in order, over all decisions of the call.  The
---        keys of one decision differ from each other.
--- ARGV   the number of rules, then three for each rule:
+-- KEYS   in this order:
+--            the window of each rule of kind "w", in the order of the rules
+--            the sets of each run: one for each check of kind "d"
+--            the buckets of each decision: one for each check of kind "b"
+--        The keys of one decision differ from each other.
+-- ARGV   the number of rules, and of the keys that are buckets; then three
+--        for each rule:
 --            kind: "b" bucket, "d" distinct users, "w" window; followed by
---                "D" if the layer is in dry run
+--                "D" if the layer is in dry run, then, of kind "d", by "P" if
+--                the decision has layers elsewhere, which may still refuse
 --            b: interval    d: part     w: limit
 --            b: burst       d: users    w: length
---        then, for each decision:
---            one byte for each check: 32 + the number of its rule, 1 to 223
---            the member's text, for each check of kind "d"
+--        then, for each run, which is decisions, one after the other, held
+--        to the same rules in the same order, with the same sets:
+--            one byte for their number: 32 + 1 to 64, and + 128 if one of
+--                their buckets stands in KEYS before; then one byte for each
+--                check: 32 + the number of its rule, 1 to 223
+--            the member's text for each decision, if there is a check of
+--                kind "d"
 --        Times are in ticks of 50 ns (src/core/iap_core.h), all numbers
 --        integers below 2^53.
 -- reply  the moment of the call, in ticks since 2025, which refund.lua wants
---        back; then three for each decision:
---            one letter for each check:
---                -  not looked at: a check before it refused
---                A  admitted
---                N  admitted, and the member is new
---                R  refused
---                E  broken: the layer's on_error decides
+--        back; then one letter for each check of each decision, as one text:
+--            -  not looked at: a check before it refused
+--            A  admitted
+--            N  admitted, and the member is new
+--            R  refused
+--            E  broken: the layer's on_error decides
+--        then four for each decision that has an R or an E, in order:
+--            its number, from 1
 --            the wait in ticks until the check that refused would admit; if
 --                none did, of the first that would have but for its dry
 --                run; else 0
 --            the first token of the first error, or ""
+--            if what refused was of kind "d": all members in the window,
+--                256 at most, once for each set; else nil.  Nobody else is
+--                admitted before one of them leaves, unless one is given
+--                back, or another rule lets in more.
 --        The first R of a layer that is not in dry run refused the request,
 --        and nothing was charged.  Without one, each A and N was.
 --
@@ -40,7 +55,13 @@
 --
 -- Keys   b  string  "tat", the moment when the bucket is full again
 --        w  string  "start count"
---        d  zset    member -> number of the part that it was last seen in
+--        d  zset    member -> number of the part that it was last seen in,
+--                   and a half if it is provisional
+--
+-- A new member is provisional where its decision may still be refused: by a
+-- layer elsewhere, or by the on_error of one that is broken.  refund.lua takes
+-- back no other, and whoever is met again (A) is one for good: for that
+-- decision it counts, whatever becomes of the first one.
 --
 -- A key expires when it says nothing any more, at a moment (PXAT): a span
 -- would be added to another reading of the clock.  A rule's part or length
@@ -54,14 +75,19 @@
 --     d  set back by more than a window, the set begins afresh.  In C it
 --        does, too, but those who were in it are let in for a while.
 --
--- Needs Redis 6.2 (PXAT), and the right to call TIME, GET, SET, ZRANGE,
--- ZSCORE, ZCOUNT, ZADD, ZREM, ZREMRANGEBYSCORE and PEXPIREAT.
+-- Needs Redis 6.2 (PXAT, ZMSCORE), and the right to call TIME, GET, MGET,
+-- EXISTS, SET, ZRANGE, ZMSCORE, ZCOUNT, ZADD, ZREM, ZREMRANGEBYSCORE and
+-- PEXPIREAT.  Without MGET or EXISTS it decides as well, but for more.
+--
+-- What it costs is the number of commands, each about as much as 50 steps of
+-- Lua on top of its own work, then texts that Lua has to make and to throw
+-- away again, then tables that grow.
 --
 
 local KEYS, ARGV = KEYS, ARGV
-local pcall = redis.pcall
-local byte, find, format, match =
-  string.byte, string.find, string.format, string.match
+local pcall, tonumber, type, unpack = redis.pcall, tonumber, type, unpack
+local byte, find, format, match, rep =
+  string.byte, string.find, string.format, string.match, string.rep
 local floor, max, concat = math.floor, math.max, table.concat
 
 -- An integer in full.  Lua's own conversion, and %.0f, cost as much as the
@@ -75,6 +101,8 @@ local TICKS_PER_MS = 20000
 local EPOCH_MS = 1735689600000
 local PARTS = 6
 local AHEAD_MAX = 6
+local AGAIN = 128
+local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
 local BUCKET, WINDOW, DISTINCT, DRY_RUN =
   byte('b'), byte('w'), byte('d'), byte('D')
 
@@ -102,9 +130,7 @@ end
 -- the first whole millisecond that is not before the moment
 
 local function expiry(moment)
-  moment = moment + TICKS_PER_MS - 1
-
-  return format(INTEGER, EPOCH_MS + (moment - moment % TICKS_PER_MS)
+  return format(INTEGER, EPOCH_MS + (moment + -moment % TICKS_PER_MS)
                                     / TICKS_PER_MS)
 end
 
@@ -114,84 +140,153 @@ end
 -- letter, what the charge is to be told (A, N), the wait (R) or the token
 -- (E).  A charge returns the token if it fails.
 
-local function bucket_charge(k, tat)
-  local done = pcall('SET', KEYS[k], format(INTEGER, tat),
-                     'PXAT', expiry(tat))
+-- Buckets are read some at a time: held, from KEYS[base + 1] to
+-- KEYS[filled].  In it false stands for what is missing or of another type,
+-- and nil for what could not be read.  Whether all of it that is false is
+-- missing is looked up once it matters.
+
+local held, base, filled, missing = {}, 0, 0, nil
+
+
+local function buckets_read(k)
+  local n, values = 1, nil
+
+  if k + 7 <= #KEYS then
+    n = 8
+    values = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
+                   KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
+
+  elseif k + 1 <= #KEYS then
+    n = 2
+    values = pcall('MGET', KEYS[k], KEYS[k + 1])
+  end
+
+  held, base, filled, missing = values or {}, k - 1, k + n - 1, nil
+end
+
+
+local function buckets_missing()
+  local k, n, there = base + 1, filled - base, 0
+
+  if missing == nil then
+    for i = 1, n do
+      there = there + (held[i] and 1 or 0)
+    end
+
+    if n == 8 then
+      missing = pcall('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2],
+                      KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], KEYS[k + 6],
+                      KEYS[k + 7]) == there
+    else
+      missing = pcall('EXISTS', KEYS[k], KEYS[k + 1]) == there
+    end
+  end
+
+  return missing
+end
+
+
+-- Those that were full are so again at one moment, if their rules agree.
+
+local texts, expiries = {}, {}
+
+
+local function bucket_charge(k, tat, rule)
+  local done
+
+  if tat == rule.fresh then
+    if not texts[tat] then
+      texts[tat], expiries[tat] = format(INTEGER, tat), expiry(tat)
+    end
+
+    done = pcall('SET', KEYS[k], texts[tat], 'PXAT', expiries[tat])
+
+  else
+    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT', expiry(tat))
+  end
+
   return done.err and failed(done)
 end
 
 
-local function bucket_look(k, interval, burst)
-  local stored = pcall('GET', KEYS[k])
-  local missing = 0
+local function bucket_look(k, rule, again)
+  if k > filled then
+    buckets_read(k)
+  end
 
-  if stored then
-    local tat = tonumber(stored)
+  local stored = held[k - base]
 
-    if not tat then
-      return 'E', failed(stored) or 'WRONGVALUE'
+  if again or not stored then
+    if again or stored == nil or not buckets_missing() then
+      stored = pcall('GET', KEYS[k])
     end
 
-    missing = tat - now
-
-    if not (missing >= 0) then
-
-      -- It should have expired.  What only looks like a number to Lua does
-      -- no harm ahead of now, but must not be a full bucket.
-
-      if find(stored, '%D') then
-        return 'E', 'WRONGVALUE'
-      end
-
-      missing = 0
-
-    elseif missing > burst then
-
-      -- The clock was set back, or the capacity lowered: it is an empty
-      -- one from now on.  Clamped afresh at each look it would never refill.
-
-      missing = burst
-
-      local err = bucket_charge(k, now + missing)
-      if err then
-        return 'E', err
-      end
+    if not stored then
+      return 'A', rule.fresh
     end
   end
 
-  local wait = missing - (burst - interval)
+  local tat = tonumber(stored)
 
-  if wait > 0 then
-    return 'R', wait
+  if not tat then
+    return 'E', failed(stored) or 'WRONGVALUE'
   end
 
-  return 'A', now + missing + interval
+  if not (tat >= now) then
+
+    -- It should have expired.  What only looks like a number to Lua does no
+    -- harm ahead of now, but must not be a full bucket.
+
+    if find(stored, '%D') then
+      return 'E', 'WRONGVALUE'
+    end
+
+    return 'A', rule.fresh
+  end
+
+  if tat > rule.empty then
+
+    -- The clock was set back, or the capacity lowered: it is an empty one
+    -- from now on.  Clamped afresh at each look it would never refill.
+
+    tat = rule.empty
+
+    local err = bucket_charge(k, tat, rule)
+    if err then
+      return 'E', err
+    end
+  end
+
+  if tat > rule.limit then
+    return 'R', tat - rule.limit
+  end
+
+  return 'A', tat + rule.first
 end
 
 
 -- Often one window is that of all decisions of the call.  So it is read once
 -- and written twice: at the first charge, where what can fail fails, and in
--- the end.  By key: what it holds, when the span ends that it was written
--- for, and its check if it is to be written once more.
+-- the end.  start is nil until it is read, ends that of the span that it was
+-- written for; unwritten: it is to be written once more.
 
-local starts, counts, ends, unwritten = {}, {}, {}, {}
+local windows = {}
 
 
-local function window_write(k)
-  local key = KEYS[k]
-  local done = pcall('SET', KEYS[k],
-                     format(INTEGERS, starts[key], counts[key]),
-                     'PXAT', expiry(ends[key]))
+local function window_write(w)
+  local k = w.k
+  local done = pcall('SET', KEYS[k], format(INTEGERS, w.start, w.count),
+                     'PXAT', expiry(w.ends))
 
   if done.err then
-    starts[key], ends[key], unwritten[key] = nil, nil, nil
+    w.start, w.ends, w.unwritten = nil, nil, nil
     return failed(done)
   end
 end
 
 
-local function window_read(k)
-  local key = KEYS[k]
+local function window_read(w)
+  local k = w.k
   local stored = pcall('GET', KEYS[k])
   local start, count = 0, 0
 
@@ -208,39 +303,38 @@ local function window_read(k)
     end
   end
 
-  starts[key], counts[key] = tonumber(start), tonumber(count)
+  w.start, w.count = tonumber(start), tonumber(count)
 end
 
 
-local function window_look(k, limit, length)
-  local key = KEYS[k]
-  local err
+local function window_look(w, rule)
+  local length, err = rule.second, nil
 
-  if not starts[key] then
-    err = window_read(k)
+  if not w.start then
+    err = window_read(w)
     if err then
       return 'E', err
     end
   end
 
-  local span = now - now % length
+  local start, span = w.start, now - now % length
 
-  if starts[key] > now + length then
+  if start > now + length then
 
     -- the clock was set back
 
-    starts[key], ends[key] = span, span + length
+    start, w.start, w.ends = span, span, span + length
 
-    err = window_write(k)
+    err = window_write(w)
     if err then
       return 'E', err
     end
 
-  elseif starts[key] > now then
-    span = starts[key] - starts[key] % length
+  elseif start > now then
+    span = start - start % length
   end
 
-  if starts[key] >= span and counts[key] >= limit then
+  if start >= span and w.count >= rule.first then
     return 'R', span + length - now
   end
 
@@ -248,45 +342,48 @@ local function window_look(k, limit, length)
 end
 
 
-local function window_charge(k, span, length)
-  local key = KEYS[k]
-
-  if starts[key] < span then
-    starts[key], counts[key] = span, 0
+local function window_charge(w, span, rule)
+  if w.start < span then
+    w.start, w.count = span, 0
   end
 
-  counts[key] = counts[key] + 1
+  w.count = w.count + 1
 
-  if ends[key] == span + length then
-    unwritten[key] = k
+  if w.ends == span + rule.second then
+    w.unwritten = true
     return
   end
 
-  ends[key] = span + length
+  w.ends = span + rule.second
 
-  return window_write(k)
+  return window_write(w)
 end
 
 
--- The window is the latest part and the five before it.  The latest is the
--- one that now falls into or, if the clock was set back a bit, the set's own:
--- one for all decisions of the call.  By key: the length of a part, the
--- latest part, the set's latest (false if it has none in the window), the
--- number of users once it is known, and whether the expiry was set.
+-- The window of a set is the latest part and the five before it.  The latest
+-- is the one that now falls into or, if the clock was set back a bit, the
+-- set's own: one for all decisions of the call, and as a text what a member
+-- has that was seen in it.  last is the set's own, false if it has none in
+-- the window; users their number, nil until it is known; kept: the expiry was
+-- set.  known are the parts of members, as texts: of all, if it is a small
+-- set (whole), else of those that this call has charged.  scores are those of
+-- a run's members, in their order: of the run whose members begin at scored.
 
-local parts, latests, lasts, users, kept = {}, {}, {}, {}, {}
+local sets = {}
 
 
-local function distinct_read(k, part)
-  local key = KEYS[k]
-  local newest = pcall('ZRANGE', KEYS[k], '-1', '-1', 'WITHSCORES')
+local function distinct_read(s, part)
+  local k = s.k
+  local newest = pcall('ZRANGE', KEYS[k], '-3', '-1', 'WITHSCORES')
 
   if newest.err then
     return failed(newest)
   end
 
+  local n = #newest
   local latest = floor(now / part)
-  local last = tonumber(newest[2])
+  local last = n ~= 0 and floor(tonumber(newest[n]))
+  local known, users = {}, 0
 
   if last and last > latest + AHEAD_MAX then
 
@@ -300,63 +397,100 @@ local function distinct_read(k, part)
     last = nil
   end
 
-  if last and last <= latest - PARTS then
-    last = nil
-  end
+  if last and last > latest - PARTS then
+    latest = max(latest, last)
 
-  parts[key], kept[key] = part, false
+    if n < 6 then
+      for i = 1, n, 2 do
+        known[newest[i]] = newest[i + 1]
 
-  if last then
-    latests[key], lasts[key], users[key] = max(latest, last), last, nil
+        if floor(tonumber(newest[i + 1])) > latest - PARTS then
+          users = users + 1
+        end
+      end
+
+    else
+      users = nil
+    end
+
   else
-    latests[key], lasts[key], users[key] = latest, false, 0
+    last = false
   end
+
+  s.part, s.latest, s.text = part, latest, format(INTEGER, latest)
+  s.last, s.users, s.whole = last, users, users ~= nil
+  s.kept, s.known, s.scored = false, known, nil
+  s.told = nil
 end
 
 
-local function distinct_look(k, part, limit, member)
-  local key = KEYS[k]
+local function distinct_scores(s, members, n)
+  local k = s.k
+  local scores = pcall('ZMSCORE', KEYS[k],
+                       unpack(ARGV, members, members + n - 1))
+
+  if scores.err then
+    return failed(scores)
+  end
+
+  s.scores, s.scored = scores, members
+end
+
+
+-- the member is the one with the number i of the run's n
+
+local function distinct_look(s, rule, members, n, i)
+  local member, part = ARGV[members + i - 1], rule.first
   local err
 
-  if parts[key] ~= part then
-    err = distinct_read(k, part)
+  if s.part ~= part then
+    err = distinct_read(s, part)
     if err then
       return 'E', err
     end
   end
 
-  local latest = latests[key]
+  local k, latest = s.k, s.latest
 
-  if lasts[key] then
-    local stored = pcall('ZSCORE', KEYS[k], member)
+  if s.last then
+    local score = s.known[member]
 
-    if stored then
-      local score = tonumber(stored)
-
-      if not score then
-        return 'E', failed(stored)
+    if not score and not s.whole then
+      if s.scored ~= members then
+        err = distinct_scores(s, members, n)
+        if err then
+          return 'E', err
+        end
       end
 
-      if score > latest - PARTS then
-        return 'A', score ~= latest
-      end
+      score = s.scores[i]
     end
 
-    if not users[key] then
-      local count = pcall('ZCOUNT', KEYS[k],
+    if score == s.text then
+      return 'A', false
+    end
+
+    -- seen in another part, or provisional
+
+    if score and floor(tonumber(score)) > latest - PARTS then
+      return 'A', 'A'
+    end
+
+    if not s.users then
+      local users = pcall('ZCOUNT', KEYS[k],
                           format(INTEGER, latest - PARTS + 1), '+inf')
 
-      err = failed(count)
+      err = failed(users)
       if err then
         return 'E', err
       end
 
-      users[key] = count
+      s.users = users
     end
   end
 
-  if users[key] < limit then
-    return 'N', true
+  if s.users < rule.second then
+    return 'N', 'N'
   end
 
   local oldest = pcall('ZRANGE', KEYS[k],
@@ -367,29 +501,55 @@ local function distinct_look(k, part, limit, member)
     return 'E', failed(oldest)
   end
 
-  return 'R', ((tonumber(oldest[2]) or latest) + PARTS) * part - now
+  return 'R', (floor(tonumber(oldest[2]) or latest) + PARTS) * part - now
+end
+
+
+-- All members in the window, told once; false: there are too many.
+
+local may_tell = TOLD_ALL_MAX
+
+
+local function distinct_members(s)
+  local k = s.k
+
+  if s.told or s.users > TOLD_MAX or s.users > may_tell then
+    return false
+  end
+
+  local members = pcall('ZRANGE', KEYS[k],
+                        format(INTEGER, s.latest - PARTS + 1), '+inf',
+                        'BYSCORE')
+  if members.err then
+    return false
+  end
+
+  s.told = true
+  may_tell = may_tell - #members
+
+  return members
 end
 
 
 -- unseen: in the window the member is not yet
 
-local function distinct_charge(k, part, member, unseen)
-  local key = KEYS[k]
-  local latest = latests[key]
-  local err = failed(pcall('ZADD', KEYS[k], format(INTEGER, latest), member))
+local function distinct_charge(s, rule, member, unseen, provisional)
+  local k, latest = s.k, s.latest
+  local text = provisional and s.text .. '.5' or s.text
+  local err = failed(pcall('ZADD', KEYS[k], text, member))
 
   if err then
     return err
   end
 
-  if lasts[key] ~= latest then
+  if s.last ~= latest then
     err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
-                       format(INTEGER, latest - PARTS)))
+                       '(' .. format(INTEGER, latest - PARTS + 1)))
   end
 
-  if not err and not kept[key] then
+  if not err and not s.kept then
     err = failed(pcall('PEXPIREAT', KEYS[k],
-                       expiry((latest + PARTS) * part)))
+                       expiry((latest + PARTS) * rule.first)))
   end
 
   if err then
@@ -400,122 +560,199 @@ local function distinct_charge(k, part, member, unseen)
       pcall('ZREM', KEYS[k], member)
     end
 
-    parts[key] = nil
+    s.part = nil
     return err
   end
 
-  lasts[key], kept[key] = latest, true
+  s.last, s.kept, s.known[member] = latest, true, text
 
-  if unseen and users[key] then
-    users[key] = users[key] + 1
+  if unseen and s.users then
+    s.users = s.users + 1
   end
 end
 
 
--- The rules, by number.
+-- The rules, by number.  Of a bucket: what it holds after its first token
+-- (fresh), with its last one left (limit), and without any (empty).
 
-local kinds, dry_runs, firsts, seconds = {}, {}, {}, {}
-local nrules = tonumber(ARGV[1])
-local a = 2
+local rules, k = { nil, nil, nil, nil }, 0
+local nrules, bucket = tonumber(ARGV[1]), #KEYS - tonumber(ARGV[2])
+local a = 3
 
 for r = 1, nrules do
-  kinds[r] = byte(ARGV[a])
-  dry_runs[r] = byte(ARGV[a], 2) == DRY_RUN
-  firsts[r] = tonumber(ARGV[a + 1])
-  seconds[r] = tonumber(ARGV[a + 2])
+  local first, second = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
+  local rule = { kind = byte(ARGV[a]), first = first, second = second,
+                 dry_run = byte(ARGV[a], 2) == DRY_RUN, window = nil,
+                 provisional = find(ARGV[a], 'P', 2, true) and true,
+                 fresh = now + first, limit = now + second - first,
+                 empty = now + second }
+
+  if rule.kind == WINDOW then
+    k = k + 1
+    windows[KEYS[k]] = windows[KEYS[k]] or { k = k }
+    rule.window = windows[KEYS[k]]
+  end
+
+  rules[r] = rule
   a = a + 3
 end
 
 
--- The decisions, one after the other: k is the number of checks before it.
+-- The decisions, one after the other.  k is the number of keys before the
+-- next set, bucket before the buckets of the decision.  Of each check: its
+-- rule, what that is applied to (the bucket's number among those of the
+-- decision, the window, the set), what a look has found, and the letter,
+-- which is only kept where not all are A (plain).  admitted: so many letters
+-- of these decisions are still to be told.
 
-local reply, filled = { now }, 1
-local rules, members, letters, found = {}, {}, {}, {}
-local nargs, k = #ARGV, 0
+local reply, told, admitted, number = { now, '' }, {}, 0, 0
+local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local found, letters = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local nargs = #ARGV
+
+
+local function letter_set(i, n, letter, plain)
+  if plain then
+    for c = 1, n do
+      letters[c] = 'A'
+    end
+  end
+
+  letters[i] = letter
+end
+
 
 while a <= nargs do
-  local checks = ARGV[a]
-  local n = #checks
-  local refused, wait, err = false, 0, ''
+  local run = ARGV[a]
+  local count, n = byte(run) - 32, #run - 1
+  local again = count >= AGAIN
+  local members, nbuckets = a + 1, 0
+
+  if again then
+    count = count - AGAIN
+  end
 
   a = a + 1
 
   for i = 1, n do
-    local r = byte(checks, i) - 32
-    local kind = kinds[r]
-    local letter, value = '-', nil
+    local rule = rules[byte(run, i + 1) - 32]
 
-    rules[i] = r
+    checks[i] = rule
 
-    if kind == DISTINCT then
-      members[i] = ARGV[a]
-      a = a + 1
+    if rule.kind == BUCKET then
+      nbuckets = nbuckets + 1
+      on[i] = nbuckets
+
+    elseif rule.kind == WINDOW then
+      on[i] = rule.window
+
+    else
+      k = k + 1
+      sets[KEYS[k]] = sets[KEYS[k]] or { k = k }
+      on[i] = sets[KEYS[k]]
+      a = members + count
     end
-
-    if not refused then
-      if kind == BUCKET then
-        letter, value = bucket_look(k + i, firsts[r], seconds[r])
-
-      elseif kind == WINDOW then
-        letter, value = window_look(k + i, firsts[r], seconds[r])
-
-      else
-        letter, value = distinct_look(k + i, firsts[r], seconds[r],
-                                      members[i])
-      end
-
-      if letter == 'R' then
-        refused = not dry_runs[r]
-
-        if refused or wait == 0 then
-          wait = value
-        end
-
-      elseif letter == 'E' and err == '' then
-        err = value
-      end
-    end
-
-    letters[i], found[i] = letter, value
   end
 
-  if not refused then
-    for i = 1, n do
-      local letter = letters[i]
+  for d = 1, count do
+    local plain, refused, wait, err = true, false, 0, ''
+    local set
 
-      if letter == 'A' or letter == 'N' then
-        local r = rules[i]
-        local kind = kinds[r]
-        local failure
+    for i = 1, n do
+      local rule = checks[i]
+      local kind, letter, value = rule.kind
+
+      if kind == BUCKET then
+        letter, value = bucket_look(bucket + on[i], rule, again)
+
+      elseif kind == WINDOW then
+        letter, value = window_look(on[i], rule)
+
+      else
+        letter, value = distinct_look(on[i], rule, members, count, d)
+      end
+
+      found[i] = value
+
+      if letter ~= 'A' then
+        letter_set(i, n, letter, plain)
+        plain = false
+
+        if letter == 'R' then
+          refused = not rule.dry_run
+
+          if refused or wait == 0 then
+            wait = value
+          end
+
+          if refused then
+            for c = i + 1, n do
+              letters[c] = '-'
+            end
+
+            set = kind == DISTINCT and on[i]
+            break
+          end
+
+        elseif letter == 'E' and err == '' then
+          err = value
+        end
+      end
+    end
+
+    for i = 1, refused and 0 or n do
+      if plain or letters[i] == 'A' or letters[i] == 'N' then
+        local rule, value = checks[i], found[i]
+        local kind, failure = rule.kind
 
         if kind == BUCKET then
-          failure = bucket_charge(k + i, found[i])
+          failure = bucket_charge(bucket + on[i], value, rule)
 
         elseif kind == WINDOW then
-          failure = window_charge(k + i, found[i], seconds[r])
+          failure = window_charge(on[i], value, rule)
 
-        elseif found[i] then
-          failure = distinct_charge(k + i, firsts[r], members[i],
-                                    letter == 'N')
+        elseif value then
+          failure = distinct_charge(on[i], rule, ARGV[members + d - 1],
+                                    value == 'N', value == 'N'
+                                    and (rule.provisional or err ~= ''))
         end
 
         if failure then
-          letters[i] = 'E'
+          letter_set(i, n, 'E', plain)
+          plain = false
           err = err ~= '' and err or failure
         end
       end
     end
+
+    bucket = bucket + nbuckets
+    number = number + 1
+
+    if plain then
+      admitted = admitted + n
+
+    else
+      told[#told + 1] = rep('A', admitted)
+      told[#told + 1] = concat(letters, '', 1, n)
+      admitted = 0
+
+      if wait ~= 0 or err ~= '' then
+        local filled = #reply
+
+        reply[filled + 1], reply[filled + 2] = number, wait
+        reply[filled + 3] = err
+        reply[filled + 4] = set and distinct_members(set) or false
+      end
+    end
   end
-
-  reply[filled + 1] = concat(letters, '', 1, n)
-  reply[filled + 2] = wait
-  reply[filled + 3] = err
-  filled = filled + 3
-  k = k + n
 end
 
-for _, check in pairs(unwritten) do
-  window_write(check)
+for _, w in pairs(windows) do
+  if w.unwritten then
+    window_write(w)
+  end
 end
+
+reply[2] = concat(told) .. rep('A', admitted)
 
 return reply

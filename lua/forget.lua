@@ -4,7 +4,8 @@
 -- its way to the right node as the other scripts do.
 --
 -- KEYS   keys of one slot
--- reply  how many there were
+-- reply  how many there were; or the first token of the first error, and
+--        then a part of them may have been deleted
 --
 -- Needs the right to call DEL.
 --
@@ -12,7 +13,13 @@
 local deleted = 0
 
 for k = 1, #KEYS do
-  deleted = deleted + redis.call('DEL', KEYS[k])
+  local done = redis.pcall('DEL', KEYS[k])
+
+  if type(done) == 'table' then
+    return string.match(done.err, '%u%u[%u%d_]*') or 'ERR'
+  end
+
+  deleted = deleted + done
 end
 
 return deleted

@@ -25,10 +25,11 @@
 --
 -- Nothing is made up: a bucket gets no fuller than full, a window is counted
 -- down only in the span that was charged, and not below zero, and where the
--- key is gone, nothing is done.  A member that another decision met in the
--- meantime (A) goes all the same, and is new again when it comes next.
+-- key is gone, nothing is done.  A member goes only as long as it is
+-- provisional: as no other decision has met it in the meantime.
 --
--- Needs Redis 6.2 (PXAT), and the right to call TIME, GET, SET, DEL and ZREM.
+-- Needs Redis 6.2 (PXAT, ZMSCORE), and the right to call TIME, GET, SET, DEL,
+-- ZMSCORE and ZREM.
 --
 
 local KEYS, ARGV = KEYS, ARGV
@@ -147,13 +148,17 @@ end
 -- the set's expiry may stay: it is late at worst
 
 local function distinct_refund(k, member)
-  local done = pcall('ZREM', KEYS[k], member)
+  local scores = pcall('ZMSCORE', KEYS[k], member)
 
-  if done == 0 then
+  if scores.err then
+    return 'E', failed(scores)
+  end
+
+  if not scores[1] or tonumber(scores[1]) % 1 == 0 then
     return '-'
   end
 
-  return outcome(done)
+  return outcome(pcall('ZREM', KEYS[k], member))
 end
 
 

@@ -100,7 +100,7 @@ my @refused = (
 
     [ 'nothing', '', 'invalid number of arguments in "iap_guard_redis"' ],
     [ 'no URL', 'mode=single',
-      'invalid URL "mode=single" in "iap_guard_redis", expected "redis://", '
+      'invalid URL "mode=***" in "iap_guard_redis", expected "redis://", '
       . '"rediss://" or "unix:"' ],
     [ 'another scheme', 'http://127.0.0.1',
       'invalid URL "http://127.0.0.1" in "iap_guard_redis", expected '
@@ -178,6 +178,40 @@ my @refused = (
       'URL "redis://***@127.0.0.2"' ],
     [ 'a URL behind a parameter', 'redis://127.0.0.1 mode=cluster '
       . 'redis://127.0.0.2', 'invalid parameter "redis://127.0.0.2"' ],
+
+    # secrets where they do not belong
+
+    [ 'a password for a parameter', 'redis://127.0.0.1 password=s3cret',
+      'invalid parameter "password=***" in "iap_guard_redis", expected one' ],
+    [ 'a password for a parameter, with an "@"',
+      'redis://127.0.0.1 password=s3cret@s3cret',
+      'invalid parameter "password=***"' ],
+    [ 'a password for a URL', 'password=s3cret mode=single',
+      'invalid URL "password=***"' ],
+    [ 'a URL behind a parameter, with a password',
+      'redis://127.0.0.1 mode=cluster redis://:s3cret@127.0.0.2',
+      'invalid parameter "redis://***@127.0.0.2"' ],
+    [ 'no URL, with a password', 'redis://127.0.0.1 "redis:/:s3cret@b"',
+      'invalid parameter "***@b"' ],
+    [ 'no URL, with a password, first', '"redis:/a=:s3cret@b"',
+      'invalid URL "***@b"' ],
+    [ 'a password in a query', '"redis://127.0.0.1:1/1?password=s3cret"',
+      'invalid URL "redis://127.0.0.1:1/1***"' ],
+    [ 'a password and a query', '"redis://:s3cret@127.0.0.1/1?password=s3cret"',
+      'invalid URL "redis://***@127.0.0.1/1***"' ],
+    [ 'a password in a query, with an "@"',
+      '"redis://127.0.0.1:1/1?password=s3cret@s3cret"',
+      'invalid URL "redis://***"' ],
+    [ 'a question mark in a password', '"redis://:s3cret?s3cret@127.0.0.1/x"',
+      'invalid URL "redis://***"' ],
+    [ 'a password, and no host', 'redis://:s3cret',
+      'invalid URL "redis://:***"' ],
+    [ 'a password, and no host but a database', 'redis://guard:s3cret/1',
+      'invalid URL "redis://guard:***"' ],
+    [ 'a password behind an address', 'redis://[::1]:s3cret',
+      'invalid URL "redis://[::1]:***"' ],
+    [ 'a colon behind the database', 'redis://127.0.0.1/1:2',
+      'invalid URL "redis://127.0.0.1/1:2"' ],
 
     # modes
 
@@ -262,7 +296,7 @@ my @refused = (
       'invalid value "paper" of "durability" in "iap_guard_redis", expected '
       . '"aof", "replica" or "memory"' ],
     [ 'a parameter unknown', 'redis://127.0.0.1 colour=red',
-      'invalid parameter "colour=red" in "iap_guard_redis", expected one of '
+      'invalid parameter "colour=***" in "iap_guard_redis", expected one of '
       . '"mode=", "master=", "user=", "password_file=", "timeout=", '
       . '"prefix=", "nodes=", "tls_ca=", "durability="' ],
     [ 'a parameter without a value', 'redis://127.0.0.1 mode',

@@ -451,11 +451,11 @@ my @refused = (
       '"iap_guard_api" directive needs "token_file=" for "write"' ],
     [ 'API that reads with a token', 'location',
       "iap_guard_api read token_file=secret;",
-      'invalid parameter "token_file=secret", expected "token_file=" after '
+      'invalid parameter "token_file=***", expected "token_file=" after '
       . '"write", and none after "read"' ],
     [ 'API with a parameter unknown', 'location',
       "iap_guard_api write token=secret;",
-      'invalid parameter "token=secret", expected "token_file=" after' ],
+      'invalid parameter "token=***", expected "token_file=" after' ],
     [ 'API whose token file has no name', 'location',
       'iap_guard_api write token_file=;',
       'invalid parameter "token_file=", expected "token_file=" after' ],

@@ -231,6 +231,8 @@ subtest 'status and metrics' => sub {
     my $metrics = $nginx->metrics;
 
     is $metrics->{iap_guard_store_up}, 1, 'iap_guard_store_up';
+    cmp_ok $metrics->{iap_guard_ban_log_age_seconds}, '<=', 2,
+        'iap_guard_ban_log_age_seconds';
     is $metrics->{'iap_guard_deny_cache_hits_total{guard="g"}'}, 1,
         'iap_guard_deny_cache_hits_total';
     is $metrics->{'iap_guard_store_fallbacks_total{guard="g"}'}, 0,
@@ -253,6 +255,29 @@ subtest 'status and metrics' => sub {
         'each has all that the one before it has';
 
     ends_well($nginx);
+    $redis->cli('FLUSHALL');
+};
+
+
+subtest 'how old is what is known of other machines\' bans' => sub {
+    my $nginx = site($redis, 'timeout=5s', server => '
+        location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
+                      empty_gif; }');
+    my $age = sub { $nginx->metrics->{iap_guard_ban_log_age_seconds} };
+
+    is $age->(), 0, 'nothing has been missed yet';
+
+    # a store that is up, but whose log can't be read
+
+    $redis->cli('SET', 'iap:{bans}:log', 'x');
+    ok(IapGuard::Nginx->wait_for(10, sub { $age->() >= 2 }), 'it grows');
+    is statuses($nginx, '/t?u=a', 1), '200', 'a decision';
+    ok $nginx->metrics->{iap_guard_store_up}, 'the store is up';
+
+    $redis->cli('DEL', 'iap:{bans}:log');
+    ok(IapGuard::Nginx->wait_for(5, sub { $age->() == 0 }), 'read again');
+
+    ends_well($nginx, qr/ban.*WRONGTYPE/);
     $redis->cli('FLUSHALL');
 };
 

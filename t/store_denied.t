@@ -4,7 +4,6 @@
 use strict;
 use warnings;
 
-use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -14,60 +13,6 @@ use IapGuard::StoreTest;
 my $redis = redis();
 
 
-# sends many of one request over one connection, some at a time, and tells how
-# many had each status
-
-sub flood {
-    my ($nginx, $path, $n) = @_;
-    my %seen;
-
-    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
-                                       PeerPort => $nginx->port)
-        or die "can't connect: $@\n";
-
-    local $SIG{ALRM} = sub { die "nginx has not answered\n" };
-    alarm 60;
-
-    while ($n > 0) {
-        my $some = $n < 50 ? $n : 50;
-        my ($text, $got) = ('', 0);
-
-        print {$socket} "GET $path HTTP/1.1\r\nHost: x\r\n\r\n" x $some;
-
-        while ($got < $some) {
-            sysread $socket, $text, 65536, length $text
-                or die "cut short after: $text\n";
-
-            while ($text =~ s{\AHTTP/1\.1\ (\d+)\ .*?\r\n
-                              Content-Length:\ (\d+)\r\n.*?\r\n\r\n}{}xs) {
-                my ($status, $len) = ($1, $2);
-
-                while (length $text < $len) {
-                    sysread $socket, $text, 65536, length $text
-                        or die "cut short\n";
-                }
-
-                substr $text, 0, $len, '';
-                $seen{$status}++;
-                $got++;
-            }
-        }
-
-        $n -= $some;
-    }
-
-    alarm 0;
-
-    return \%seen;
-}
-
-
-sub hits {
-    my ($nginx, $guard) = @_;
-    return $nginx->metrics->{"iap_guard_deny_cache_hits_total{guard=\"$guard\"}"};
-}
-
-
 subtest 'ten thousand requests of one key' => sub {
     my $nginx = site($redis, 'timeout=5s', server => '
         location /t { iap_guard g; iap_guard_user $arg_u capacity=3 rate=1r/h;
@@ -75,7 +20,7 @@ subtest 'ten thousand requests of one key' => sub {
 
     my $before = scripts($redis);
 
-    is_deeply flood($nginx, '/t?u=a', 10_000), { 200 => 3, 429 => 9_997 },
+    is_deeply flood($nginx, ('/t?u=a') x 10_000), { 200 => 3, 429 => 9_997 },
         'three pass';
     cmp_ok scripts($redis) - $before, '<=', 8, 'a handful of calls';
 
@@ -167,6 +112,44 @@ subtest 'another limit, and it lapses' => sub {
         'user: half an hour';
     is statuses($nginx, '/segment?u=c', 1), '200', 'segment';
     is statuses($nginx, '/global', 1), '200', 'global';
+
+    ends_well($nginx);
+    $redis->cli('FLUSHALL');
+};
+
+
+subtest 'another store, and it lapses' => sub {
+    my $other = redis();
+    my $conf  = sub { 'iap_guard_zone iap 1m; '
+                      . "iap_guard_redis redis://$_[0] timeout=4s;" };
+    my $nginx = site($redis, 'timeout=5s', server => '
+        location /user { iap_guard u; iap_guard_user $arg_u
+                         capacity=1 rate=1r/h; empty_gif; }
+        location /segment { iap_guard s; iap_guard_user $arg_u;
+                         iap_guard_segment users=1 window=1h; empty_gif; }
+        location /global { iap_guard g; iap_guard_global rate=1r/h window=1h;
+                         empty_gif; }');
+    my $all = sub {
+        my ($what, $first) = @_;
+        my @paths = ('/user?u=a', '/segment?u=b', '/global');
+
+        is statuses($nginx, '/segment?u=a', 1), '200', "$what: a member";
+        is join(' ', map { statuses($nginx, $_, 2) } @paths),
+           "$first 429 429 429 $first 429", $what;
+    };
+
+    $all->('one store', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/1')), 'another database';
+    $all->('another database', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/1 prefix=x')), 'prefix=';
+    $all->('another prefix', 200);
+    ok $nginx->change(http => $conf->($other->node . '/1 prefix=x')), 'address';
+    $all->('another server', 200);
+    ok $nginx->change(http => $conf->($redis->node . '/0')), 'back';
+
+    my $before = scripts($redis);
+    $all->('what the first one has refused holds on', 429);
+    cmp_ok scripts($redis) - $before, '<=', 2, 'and it need not be asked';
 
     ends_well($nginx);
     $redis->cli('FLUSHALL');

@@ -13,6 +13,7 @@ use IapGuard::FakeRedis;
 use IapGuard::StoreTest;
 
 my $redis = redis();
+my $NONE  = '$-1';
 
 
 sub fallbacks {
@@ -219,6 +220,60 @@ subtest 'a share of each limit, with nodes=' => sub {
 };
 
 
+subtest 'a share of the users refuses, but bans nobody' => sub {
+    my $own = redis();
+
+    my $nginx = site($own, 'timeout=200ms nodes=10', server => '
+        location /ten { iap_guard t; iap_guard_user $arg_u;
+            iap_guard_segment users=10 window=1h ban=1h address=$arg_ip;
+            empty_gif; }
+        location /one { iap_guard o; iap_guard_user $arg_u;
+            iap_guard_segment users=1 window=1h ban=1h address=$arg_ip;
+            empty_gif; }
+        location /dry { iap_guard d; iap_guard_user $arg_u;
+            iap_guard_segment ipv4=24 users=10 window=1h ban=1h dry_run=on
+                              address=$arg_ip;
+            iap_guard_segment users=1 window=1h ban=1h address=$arg_ip;
+            empty_gif; }');
+
+    $own->stop;
+
+    # who is one too many for a tenth is not so for all machines together
+
+    is verdicts($nginx, "/ten?ip=192.0.2.1&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "user $_" foreach 1 .. 3;
+    is $nginx->api('GET', 'bans') =~ /192\.0\.2\.1/ ? 1 : 0, 0, 'no ban';
+    is verdicts($nginx, '/ten?ip=192.0.2.1&u=1', 1), 'passed',
+        'and who passed passes';
+
+    # two of one machine are more than one of all
+
+    is verdicts($nginx, "/one?ip=192.0.2.2&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "of one: user $_"
+        foreach 1 .. 2;
+    is verdicts($nginx, '/one?ip=192.0.2.2&u=1', 1), 'banned:ban',
+        'a limit that is not divided bans';
+
+    is verdicts($nginx, "/dry?ip=192.0.2.3&u=$_", 1),
+        $_ == 1 ? 'passed' : 'limited:segment', "behind another: user $_"
+        foreach 1 .. 2;
+    is verdicts($nginx, '/dry?ip=192.0.2.3&u=1', 1), 'banned:ban',
+        'it is asked of each layer for itself';
+
+    $own->start;
+    ok down($nginx, 0), 'it is up' if !$nginx->metrics->{iap_guard_store_up};
+    ok(IapGuard::Nginx->wait_for(5, sub {
+        verdict($nginx, '/ten?ip=192.0.2.4&u=1') eq 'passed//redis' }),
+        'it decides');
+    is verdicts($nginx, "/ten?ip=192.0.2.4&u=$_", 1), 'passed', "user $_"
+        foreach 2 .. 10;
+    is verdicts($nginx, '/ten?ip=192.0.2.4&u=11', 2),
+        'limited:segment banned:ban', 'the whole limit bans';
+
+    ends_well($nginx);
+};
+
+
 subtest 'a key of another type: its layer alone is broken' => sub {
     my $nginx = site($redis, 'timeout=5s', server => '
         location /local { iap_guard g;
@@ -347,6 +402,58 @@ subtest 'it hangs: no request waits longer than timeout=' => sub {
 };
 
 
+# which is not worth an error: the store goes on being asked
+
+subtest 'users of a segment that can not be remembered' => sub {
+    my $fake = IapGuard::FakeRedis->new(port => 0)->start;
+    my $long = text('x' x 256);
+
+    my $nginx = site($redis, "redis://127.0.0.1:$fake->{port} timeout=5s",
+        server => '
+        location /t { iap_guard g; iap_guard_user $arg_u;
+                      iap_guard_segment users=2 window=1h; empty_gif; }
+        location /u { iap_guard u; iap_guard_user $arg_u capacity=1 rate=1r/h;
+                      empty_gif; }');
+
+    my %users = (
+        'numbers'              => [text('a'), ':5'],
+        'nothing'              => [text('a'), $NONE],
+        'users of users'       => [text('a'), [text('b')]],
+        'one that is too long' => [text('a'), $long],
+        'too many'             => [(text('a')) x 257],
+        'fewer than its limit' => [text('a')],
+        'none at all'          => [],
+    );
+
+    my $n = 0;
+
+    foreach my $what (sort keys %users) {
+        $fake->behave('*', raw => answer(':1', text('R'), ':1',
+                                         ':36000000000', text(''),
+                                         $users{$what}));
+        is verdict($nginx, '/t?u=r' . ++$n), 'limited/segment/redis', $what;
+        is verdict($nginx, '/u?u=r' . $n), 'limited/user/redis',
+            '... of a bucket';
+        $fake->behave('*', raw => answer(':1', text('A')));
+        is verdict($nginx, '/t?u=new'), 'passed//redis', 'others are not denied';
+        is verdict($nginx, '/u?u=new'), 'passed//redis', 'of neither';
+        is verdict($nginx, "/t?u=r$n"), 'limited/segment/redis',
+            'but who was refused';
+    }
+
+    $fake->behave('*', raw => answer(':1', text('R'), ':1', ':36000000000',
+                                     text(''), [text('a'), text('b')]));
+    is verdict($nginx, '/t?u=last'), 'limited/segment/redis', 'two users';
+    $fake->behave('*', raw => answer(':1', text('A')));
+    is verdict($nginx, '/t?u=new'), 'limited/segment/redis', 'are all';
+    is verdict($nginx, "/t?u=$_"), 'passed//redis', "and user $_ is one"
+        foreach qw(a b);
+
+    ends_well($nginx);
+    $fake->stop;
+};
+
+
 subtest 'it answers nonsense' => sub {
     my %nonsense = (
         'a status'             => "+OK\r\n",
@@ -354,10 +461,29 @@ subtest 'it answers nonsense' => sub {
         'nothing'              => "\$-1\r\n",
         'an error'             => "-ERR no\r\n",
         'a short array'        => "*1\r\n:1\r\n",
-        'letters of no length' => "*4\r\n:1\r\n\$0\r\n\r\n:0\r\n\$0\r\n\r\n",
-        'too many letters'     => "*4\r\n:1\r\n\$2\r\nAA\r\n:0\r\n\$0\r\n\r\n",
-        'a letter unknown'     => "*4\r\n:1\r\n\$1\r\nZ\r\n:0\r\n\$0\r\n\r\n",
-        'a negative wait'      => "*4\r\n:1\r\n\$1\r\nR\r\n:-5\r\n\$0\r\n\r\n",
+        'no moment'            => answer("\$1\r\n1", text('A')),
+        'a moment before'      => answer(':-1', text('A')),
+        'a number of letters'  => answer(':1', ':1'),
+        'letters of no length' => answer(':1', text('')),
+        'too many letters'     => answer(':1', text('AA')),
+        'a letter unknown'     => answer(':1', text('Z')),
+        'one element more'     => answer(':1', text('A'), ':1'),
+        'two elements more'    => answer(':1', text('A'), ':1', ':0'),
+        'three elements more'  => answer(':1', text('R'), ':1', ':5', text('')),
+        'a negative wait'      => answer(':1', text('R'), ':1', ':-5', text(''),
+                                         $NONE),
+        'a wait that is none'  => answer(':1', text('R'), ':1', text('5'),
+                                         text(''), $NONE),
+        'an error that is none' => answer(':1', text('E'), ':1', ':0', ':0',
+                                          $NONE),
+        'users that are none'  => answer(':1', text('R'), ':1', ':5', text(''),
+                                         text('x')),
+        'of no decision'       => answer(':1', text('R'), ':0', ':5', text(''),
+                                         $NONE),
+        'of one too many'      => answer(':1', text('R'), ':2', ':5', text(''),
+                                         $NONE),
+        'of one twice'         => answer(':1', text('R'),
+                                         (':1', ':5', text(''), $NONE) x 2),
     );
 
     my $fake = IapGuard::FakeRedis->new(port => 0)->start;
@@ -367,22 +493,30 @@ subtest 'it answers nonsense' => sub {
         location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h
                       on_error=reject; empty_gif; }');
 
+    # what makes sense comes in between, or it would soon be down, and not be
+    # asked any more
+
+    my $admits = answer(':1', text('A'));
+
     foreach my $what (sort keys %nonsense) {
         $fake->behave('*', raw => $nonsense{$what});
         is verdict($nginx, "/t?u=a"), 'unavailable/user/fallback', $what;
+
+        $fake->behave('*', raw => $admits);
+        is verdict($nginx, "/t?u=a"), 'passed//redis', '... and then sense';
     }
 
     # a refusal without a wait, or with one that no limit could mean
 
-    my $refusal = sub { "*4\r\n:1\r\n\$1\r\nR\r\n:$_[0]\r\n\$0\r\n\r\n" };
-    my $admits = "*4\r\n:1\r\n\$1\r\nA\r\n:0\r\n\$0\r\n\r\n";
+    my $refusal = sub {
+        return answer(':1', text('R'), ':1', ":$_[0]", text(''), $NONE);
+    };
 
-    $fake->behave('*', raw => $admits);
-    ok down($nginx, 0), 'it is up' if $nginx->metrics->{iap_guard_store_up} == 0;
-
-    $fake->behave('*', raw => $refusal->(0));
-    is verdict($nginx, '/t?u=b'), 'limited/user/redis', 'no wait';
-    is $nginx->get('/t?u=b')->{headers}{'retry-after'}, 1, 'is a second';
+    foreach my $said ($refusal->(0), answer(':1', text('R'))) {
+        $fake->behave('*', raw => $said);
+        is verdict($nginx, '/t?u=b'), 'limited/user/redis', 'no wait';
+        is $nginx->get('/t?u=b')->{headers}{'retry-after'}, 1, 'is a second';
+    }
 
     $fake->behave('*', raw => $admits);
     is verdict($nginx, '/t?u=b'), 'passed//redis', 'and nothing is denied';
@@ -396,6 +530,16 @@ subtest 'it answers nonsense' => sub {
     ends_well($nginx);
     $fake->stop;
 };
+
+
+# an array, and a text in it, as the protocol has them
+
+sub answer {
+    return '*' . @_ . "\r\n"
+           . join('', map { ref $_ ? answer(@$_) : "$_\r\n" } @_);
+}
+
+sub text   { return '$' . length($_[0]) . "\r\n$_[0]" }
 
 
 done_testing;

@@ -22,8 +22,9 @@ my $folder = $redis->folder;
 chmod 0755, $folder or die "$folder: $!\n";
 
 $redis->cli('ACL', 'SETUSER', 'guard', 'on', '>p@ss:word', '~shop:*',
-            map { "+$_" } qw(eval evalsha time get set del zrange zscore zcount
-                             zadd zrem zremrangebyscore pexpireat));
+            map { "+$_" } qw(eval evalsha time get mget exists set del zrange
+                             zmscore zcount zadd zrem zremrangebyscore
+                             pexpireat));
 
 file('password', "p\@ss:word\n");
 file('wrong', "s3cret\n");

@@ -97,14 +97,13 @@ iap_addr_from_v6(const uint8_t bytes[16], iap_addr_t *addr)
 void
 iap_addr_mask(iap_addr_t *addr, unsigned bits)
 {
-    unsigned  i, left;
+    unsigned  i;
 
-    for (i = 0; i < 16; i++) {
-        left = bits > i * 8 ? bits - i * 8 : 0;
+    i = bits / 8;
 
-        if (left < 8) {
-            addr->bytes[i] &= (uint8_t) (0xff00 >> left);
-        }
+    if (i < 16) {
+        addr->bytes[i] &= (uint8_t) (0xff00 >> bits % 8);
+        memset(addr->bytes + i + 1, 0, 15 - i);
     }
 }
 

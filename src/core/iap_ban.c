@@ -11,11 +11,13 @@ bool
 iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
     iap_ticks_t *until, iap_ticks_t now, bool *is_new)
 {
+    uint8_t              by_hand;
     iap_ban_t           *ban;
     iap_table_chosen_t   chosen;
 
     chosen.n = 0;
     *is_new = true;
+    by_hand = subject->by_hand;
 
     ban = (iap_ban_t *) (void *) iap_table_choose(bans, subject->hash, now,
                                                   &chosen);
@@ -27,9 +29,11 @@ iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
         && ban->entry.until > now)
     {
         *is_new = false;
+        by_hand = ban->by_hand ? 1 : by_hand;
 
         if (ban->entry.until >= *until) {
             *until = ban->entry.until;
+            ban->by_hand = by_hand;
             return true;
         }
     }
@@ -41,7 +45,7 @@ iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
     ban->entry.key = subject->hash;
     ban->guard = subject->guard;
     ban->layer = subject->layer;
-    ban->reserved = 0;
+    ban->by_hand = by_hand;
     ban->key_len = (uint8_t) (subject->key.len < IAP_KEY_TEXT_MAX
                               ? subject->key.len : IAP_KEY_TEXT_MAX);
     memcpy(ban->key, subject->key.data, ban->key_len);

@@ -16,7 +16,7 @@ typedef struct {
     iap_entry_t  entry;     /* until: when the ban ends */
     uint32_t     guard;     /* number of the guard's slot */
     uint16_t     layer;     /* number of the layer in that slot */
-    uint8_t      reserved;
+    uint8_t      by_hand;   /* 1: not by a layer, which would ban again */
     uint8_t      key_len;
     uint8_t      key[IAP_KEY_TEXT_MAX];     /* as it is shown */
 } iap_ban_t;
@@ -30,13 +30,15 @@ typedef struct {
     iap_hash_t   hash;
     uint32_t     guard;
     uint16_t     layer;
+    uint8_t      by_hand;
     iap_view_t   key;       /* IAP_KEY_TEXT_MAX bytes at most */
 } iap_ban_subject_t;
 
 
 /*
  * Bans until the given moment.  A ban that is already there is prolonged,
- * never shortened: *until becomes the later of the two.  Returns false if the
+ * never shortened: *until becomes the later of the two; and it is one by hand
+ * if either of them is.  Returns false if the
  * table has no room; *is_new tells whether the subject was not banned before.
  */
 

@@ -8,6 +8,8 @@
  * the result likewise.  The numbers are thus the same on every machine.
  */
 
+#include <string.h>
+
 #include "iap_hash.h"
 
 
@@ -15,7 +17,8 @@
 
 
 static void iap_hash_rounds(uint64_t v[4], unsigned n);
-static uint64_t iap_hash_word(const uint8_t *p, size_t len);
+static uint64_t iap_hash_word(const uint8_t *p);
+static uint64_t iap_hash_tail(const uint8_t *p, size_t len);
 
 
 iap_hash_t
@@ -39,7 +42,7 @@ iap_hash(iap_hash_t secret, iap_view_t text)
     tail = text.len % 8;
 
     for (i = 0; i < text.len - tail; i += 8) {
-        m = iap_hash_word(text.data + i, 8);
+        m = iap_hash_word(text.data + i);
 
         v[3] ^= m;
         iap_hash_rounds(v, 2);
@@ -51,7 +54,7 @@ iap_hash(iap_hash_t secret, iap_view_t text)
     m = (uint64_t) text.len << 56;
 
     if (tail != 0) {
-        m |= iap_hash_word(text.data + i, tail);
+        m |= iap_hash_tail(text.data + i, tail);
     }
 
     v[3] ^= m;
@@ -91,10 +94,31 @@ iap_hash_rounds(uint64_t v[4], unsigned n)
 }
 
 
-/* up to eight bytes, unaligned, as a little-endian word */
+/* eight bytes, unaligned, as a little-endian word */
 
 static uint64_t
-iap_hash_word(const uint8_t *p, size_t len)
+iap_hash_word(const uint8_t *p)
+{
+#if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
+    uint64_t  word;
+
+    memcpy(&word, p, sizeof(word));
+
+    return word;
+
+#else
+
+    return iap_hash_tail(p, 8);
+
+#endif
+}
+
+
+/* up to eight of them */
+
+static uint64_t
+iap_hash_tail(const uint8_t *p, size_t len)
 {
     uint64_t  word;
 

@@ -5,6 +5,7 @@
 #include "iap_keyslot.h"
 
 
+static void iap_keyslot_cut(iap_view_t *view, size_t from, size_t to);
 static uint8_t iap_keyslot_at(iap_view_t name, iap_view_t text, size_t i);
 
 
@@ -20,36 +21,15 @@ static const uint16_t  iap_keyslot_crc[16] = {
 uint16_t
 iap_keyslot(iap_view_t name, iap_view_t text)
 {
-    size_t    i, from, to, len;
+    size_t    i;
     uint8_t   c;
     uint16_t  crc;
 
-    len = name.len + text.len;
-    from = 0;
-    to = len;
-
-    for (i = 0; i < len && iap_keyslot_at(name, text, i) != '{'; i++) {
-        /* void */
-    }
-
-    if (i < len) {
-        from = i + 1;
-
-        for (i = from; i < len && iap_keyslot_at(name, text, i) != '}'; i++) {
-            /* void */
-        }
-
-        if (i < len && i > from) {
-            to = i;
-
-        } else {
-            from = 0;
-        }
-    }
+    iap_keyslot_tag(&name, &text);
 
     crc = 0;
 
-    for (i = from; i < to; i++) {
+    for (i = 0; i < name.len + text.len; i++) {
         c = iap_keyslot_at(name, text, i);
 
         crc = (uint16_t) (crc << 4 ^ iap_keyslot_crc[crc >> 12 ^ c >> 4]);
@@ -57,6 +37,46 @@ iap_keyslot(iap_view_t name, iap_view_t text)
     }
 
     return crc % IAP_KEYSLOTS;
+}
+
+
+void
+iap_keyslot_tag(iap_view_t *name, iap_view_t *text)
+{
+    size_t  from, to, len;
+
+    len = name->len + text->len;
+
+    for (from = 0;
+         from < len && iap_keyslot_at(*name, *text, from) != '{';
+         from++)
+    {
+        /* void */
+    }
+
+    for (to = ++from;
+         to < len && iap_keyslot_at(*name, *text, to) != '}';
+         to++)
+    {
+        /* void */
+    }
+
+    if (to >= len || to == from) {
+        return;
+    }
+
+    iap_keyslot_cut(text, from > name->len ? from - name->len : 0,
+                    to > name->len ? to - name->len : 0);
+    iap_keyslot_cut(name, from < name->len ? from : name->len,
+                    to < name->len ? to : name->len);
+}
+
+
+static void
+iap_keyslot_cut(iap_view_t *view, size_t from, size_t to)
+{
+    view->data += from;
+    view->len = to - from;
 }
 
 

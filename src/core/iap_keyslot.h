@@ -17,5 +17,9 @@
 
 uint16_t iap_keyslot(iap_view_t name, iap_view_t text);
 
+/* cuts away what does not count: what is left of both is what the slot is of */
+
+void iap_keyslot_tag(iap_view_t *name, iap_view_t *text);
+
 
 #endif /* IAP_KEYSLOT_H */

@@ -31,6 +31,8 @@
       "Commands sent to the store, by what became of them.")                  \
     X(STORE_SECONDS, "iap_guard_store_seconds", "histogram", "",              \
       "Time that commands to the store took.")                                \
+    X(BAN_LOG_AGE, "iap_guard_ban_log_age_seconds", "gauge", "",              \
+      "Time since bans of other machines were last known.")                   \
     X(STORE_FALLBACKS, "iap_guard_store_fallbacks_total", "counter", "guard", \
       "Requests decided without the store, whole or in part.")                \
     X(DENY_CACHE_HITS, "iap_guard_deny_cache_hits_total", "counter", "guard", \

@@ -1,5 +1,5 @@
 /*
- * The Redis protocol: the ends of replies.
+ * The Redis protocol: the ends of replies, and commands.
  *
  *     TYPE -> TEXT ------------> LF -> element done     + -
  *       |
@@ -238,4 +238,63 @@ iap_resp_element(iap_resp_t *resp)
     resp->state = IAP_RESP_TYPE;
 
     return resp->depth == 0 ? IAP_RESP_DONE : IAP_RESP_MORE;
+}
+
+
+uint8_t *
+iap_resp_words(uint8_t *p, uint64_t n)
+{
+    *p++ = '*';
+
+    return iap_resp_word_end(iap_resp_decimal(p, n));
+}
+
+
+uint8_t *
+iap_resp_word(uint8_t *p, const void *bytes, size_t len)
+{
+    p = iap_resp_word_begin(p, len);
+
+    memcpy(p, bytes, len);
+
+    return iap_resp_word_end(p + len);
+}
+
+
+uint8_t *
+iap_resp_word_begin(uint8_t *p, size_t len)
+{
+    *p++ = '$';
+
+    return iap_resp_word_end(iap_resp_decimal(p, len));
+}
+
+
+uint8_t *
+iap_resp_word_end(uint8_t *p)
+{
+    *p++ = '\r';
+    *p++ = '\n';
+
+    return p;
+}
+
+
+uint8_t *
+iap_resp_decimal(uint8_t *p, uint64_t n)
+{
+    size_t   len;
+    uint8_t  digits[20], *d;
+
+    d = digits + sizeof(digits);
+
+    do {
+        *--d = (uint8_t) ('0' + n % 10);
+        n /= 10;
+    } while (n != 0);
+
+    len = (size_t) (digits + sizeof(digits) - d);
+    memcpy(p, d, len);
+
+    return p + len;
 }

@@ -41,6 +41,7 @@ static void ngx_iap_ban_log_tick_handler(ngx_event_t *ev);
 static ngx_uint_t ngx_iap_ban_log_due(ngx_iap_ban_log_t *ban_log);
 static void ngx_iap_ban_log_post(ngx_iap_ban_log_t *ban_log);
 static void ngx_iap_ban_log_flush_handler(ngx_event_t *ev);
+static void ngx_iap_ban_log_wrote(ngx_iap_ban_log_t *ban_log);
 static iap_ticks_t ngx_iap_ban_log_left(ngx_iap_ban_log_t *ban_log,
     ngx_iap_ban_change_t *change);
 static void ngx_iap_ban_log_write_args(ngx_iap_call_t *call,
@@ -51,7 +52,7 @@ static ngx_int_t ngx_iap_ban_log_write_done(ngx_iap_call_t *call,
 
 ngx_iap_ban_log_t *
 ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
-    ngx_log_t *log)
+    ngx_iap_ban_visit_pt lifted, void *data, ngx_log_t *log)
 {
     u_char             *p;
     ngx_iap_ban_log_t  *ban_log;
@@ -64,6 +65,8 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ban_log->redis = redis;
     ban_log->zone = zone;
+    ban_log->lifted = lifted;
+    ban_log->data = data;
     ban_log->log = log;
 
     p = (u_char *) (ban_log + 1);
@@ -78,12 +81,17 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ngx_queue_init(&ban_log->waiting);
     ngx_queue_init(&ban_log->writing);
+    ngx_queue_init(&ban_log->waiters);
 
     /* a process may get the number of one that has ended */
 
     ban_log->number = ((uint64_t) ngx_pid << 32) + (uint64_t) ngx_random();
 
     ngx_iap_ban_log_calls(ban_log);
+
+    ban_log->deadline.handler = ngx_iap_ban_log_deadline_handler;
+    ban_log->deadline.data = ban_log;
+    ban_log->deadline.log = log;
 
     ban_log->flush.handler = ngx_iap_ban_log_flush_handler;
     ban_log->flush.data = ban_log;
@@ -96,14 +104,44 @@ ngx_iap_ban_log_create(ngx_iap_redis_t *redis, ngx_iap_zone_t *zone,
 
     ngx_add_timer(&ban_log->tick, NGX_IAP_BAN_LOG_FIRST);
 
+    /* from now on it is late */
+
+    (void) ngx_atomic_cmp_set(&zone->head->store.known_at, 0,
+                              ngx_iap_ban_log_now());
+
     return ban_log;
+}
+
+
+ngx_msec_t
+ngx_iap_ban_log_now(void)
+{
+    return ngx_current_msec ? ngx_current_msec : 1;
+}
+
+
+ngx_uint_t
+ngx_iap_ban_log_age(ngx_iap_zone_store_t *store)
+{
+    ngx_msec_int_t  passed;
+
+    if (store->known_at == 0) {
+        return 0;
+    }
+
+    /* another worker's cached clock may be a bit ahead */
+
+    passed = (ngx_msec_int_t) (ngx_iap_ban_log_now()
+                               - (ngx_msec_t) store->known_at);
+
+    return (ngx_uint_t) ngx_max(passed, 0) / 1000;
 }
 
 
 static void
 ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
 {
-    iap_view_t  name, none;
+    iap_view_t  none;
 
     ban_log->write.script = &ngx_iap_script_ban;
     ban_log->write.args = ngx_iap_ban_log_write_args;
@@ -113,15 +151,12 @@ ngx_iap_ban_log_calls(ngx_iap_ban_log_t *ban_log)
     ban_log->read.args = ngx_iap_ban_log_read_args;
     ban_log->read.done = ngx_iap_ban_log_read_done;
 
-    if (ban_log->redis->slots) {
-        name.data = ban_log->key.data;
-        name.len = ban_log->key.len;
-        none.data = NULL;
-        none.len = 0;
+    none.data = NULL;
+    none.len = 0;
 
-        ban_log->write.slot = iap_keyslot(name, none);
-        ban_log->read.slot = ban_log->write.slot;
-    }
+    ban_log->write.slot = (uint16_t) ngx_iap_redis_place(ban_log->redis,
+                                                         &ban_log->key, none);
+    ban_log->read.slot = ban_log->write.slot;
 }
 
 
@@ -136,6 +171,11 @@ ngx_iap_ban_log_destroy(ngx_iap_ban_log_t *ban_log)
         ngx_delete_posted_event(&ban_log->flush);
     }
 
+    if (ban_log->deadline.timer_set) {
+        ngx_del_timer(&ban_log->deadline);
+    }
+
+    ngx_iap_ban_log_tell(ban_log, UINT64_MAX, NGX_IAP_BAN_LOG_GONE);
     ngx_iap_ban_log_clear(ban_log, &ban_log->waiting);
 
     ban_log->gone = 1;
@@ -247,15 +287,18 @@ ngx_iap_ban_log_change(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
 static void
 ngx_iap_ban_log_room(ngx_iap_ban_log_t *ban_log)
 {
-    ngx_queue_t  *q;
+    ngx_queue_t           *q;
+    ngx_iap_ban_change_t  *change;
 
     if (ban_log->nchanges < NGX_IAP_BAN_LOG_WAITING) {
         return;
     }
 
     q = ngx_queue_head(&ban_log->waiting);
-    ngx_iap_ban_log_drop(ban_log, ngx_queue_data(q, ngx_iap_ban_change_t,
-                                                 queue));
+    change = ngx_queue_data(q, ngx_iap_ban_change_t, queue);
+
+    ngx_iap_ban_log_tell(ban_log, change->number + 1, NGX_IAP_BAN_LOG_LATE);
+    ngx_iap_ban_log_drop(ban_log, change);
 
     if (!ban_log->losing) {
         ban_log->losing = 1;
@@ -372,10 +415,33 @@ ngx_iap_ban_log_flush_handler(ngx_event_t *ev)
         n++;
     }
 
-    if (n != 0) {
-        ban_log->writes = 1;
-        ngx_iap_call_send(ban_log->redis, &ban_log->write);
+    if (n == 0) {
+        ngx_iap_ban_log_wrote(ban_log);
+        return;
     }
+
+    ban_log->writes = 1;
+    ngx_iap_call_send(ban_log->redis, &ban_log->write);
+}
+
+
+/* what is not waiting any more is written, or need not be */
+
+static void
+ngx_iap_ban_log_wrote(ngx_iap_ban_log_t *ban_log)
+{
+    uint64_t               before;
+    ngx_iap_ban_change_t  *change;
+
+    before = UINT64_MAX;
+
+    if (!ngx_queue_empty(&ban_log->waiting)) {
+        change = ngx_queue_data(ngx_queue_head(&ban_log->waiting),
+                                ngx_iap_ban_change_t, queue);
+        before = change->number;
+    }
+
+    ngx_iap_ban_log_tell(ban_log, before, NGX_IAP_BAN_LOG_WRITTEN);
 }
 
 
@@ -458,6 +524,7 @@ ngx_iap_ban_log_write_done(ngx_iap_call_t *call, redisReply *reply)
         ban_log->unwritten = 0;
         ban_log->losing = 0;
 
+        ngx_iap_ban_log_wrote(ban_log);
         ngx_iap_ban_log_post(ban_log);
 
         return NGX_OK;
@@ -473,6 +540,8 @@ ngx_iap_ban_log_write_done(ngx_iap_call_t *call, redisReply *reply)
 
     ngx_iap_queue_take(&ban_log->waiting, &ban_log->writing);
     ban_log->failed = 1;
+
+    ngx_iap_ban_log_tell(ban_log, UINT64_MAX, NGX_IAP_BAN_LOG_LATE);
 
     return rc;
 }

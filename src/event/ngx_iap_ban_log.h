@@ -44,10 +44,39 @@
 typedef struct ngx_iap_ban_log_s  ngx_iap_ban_log_t;
 
 
-/* one per worker; reads as long as it exists.  NULL after logging. */
+typedef enum {
+    NGX_IAP_BAN_LOG_WRITTEN = 0,
+    NGX_IAP_BAN_LOG_LATE,       /* they go on waiting to be written */
+    NGX_IAP_BAN_LOG_GONE        /* the log is being destroyed */
+} ngx_iap_ban_log_told_e;
+
+/* must not resume a request */
+
+typedef void (*ngx_iap_ban_log_pt)(void *data, ngx_iap_ban_log_told_e told);
+
+
+/* somebody who waits; the memory is the caller's, until it was told or has
+   cancelled */
+
+typedef struct {
+    ngx_iap_ban_log_pt     handler;
+    void                  *data;
+
+    /* the log's */
+    ngx_iap_ban_log_t     *ban_log;     /* NULL: does not wait */
+    ngx_queue_t            queue;
+    uint64_t               number;      /* of the latest change then */
+    ngx_msec_t             due;
+} ngx_iap_ban_log_wait_t;
+
+
+/* one per worker; reads as long as it exists.  lifted is called with data for
+   each ban that is lifted because another machine has done so.  NULL after
+   logging. */
 
 ngx_iap_ban_log_t *ngx_iap_ban_log_create(ngx_iap_redis_t *redis,
-    ngx_iap_zone_t *zone, ngx_log_t *log);
+    ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt lifted, void *data,
+    ngx_log_t *log);
 
 /* before the store is destroyed, which then gives back the memory of calls
    that are under way */
@@ -68,6 +97,25 @@ void ngx_iap_ban_log_made(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
 
 void ngx_iap_ban_log_lifted(ngx_iap_ban_log_t *ban_log, ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key);
+
+/* seconds since any worker read the log to its end, or was first to do so */
+
+ngx_uint_t ngx_iap_ban_log_age(ngx_iap_zone_store_t *store);
+
+/*
+ * Waits until all of this worker's changes so far are written, and so come
+ * before whatever is changed next, on any machine; or until the link's
+ * time-out has passed, or a call has failed.  NGX_OK: they are; NGX_DECLINED:
+ * one has just failed; NGX_AGAIN: the handler will be called, but not from
+ * inside.
+ */
+
+ngx_int_t ngx_iap_ban_log_wait(ngx_iap_ban_log_t *ban_log,
+    ngx_iap_ban_log_wait_t *wait);
+
+/* the handler will not be called any more; zero-filled, it does not wait */
+
+void ngx_iap_ban_log_cancel(ngx_iap_ban_log_wait_t *wait);
 
 
 #endif /* NGX_IAP_BAN_LOG_H */

@@ -1,6 +1,6 @@
 /*
  * What the parts of the log of bans share: _ban_log keeps time and writes,
- * _ban_log_read reads.
+ * _ban_log_read reads, _ban_log_wait has those who wait for writing.
  */
 
 #ifndef NGX_IAP_BAN_LOG_PRIVATE_H
@@ -18,6 +18,8 @@
 struct ngx_iap_ban_log_s {
     ngx_iap_redis_t       *redis;
     ngx_iap_zone_t        *zone;
+    ngx_iap_ban_visit_pt   lifted;
+    void                  *data;        /* of lifted */
     ngx_log_t             *log;
     ngx_str_t              key;         /* of the log */
     ngx_str_t              machine;     /* the number as text */
@@ -29,6 +31,9 @@ struct ngx_iap_ban_log_s {
     ngx_queue_t            writing;     /* those of the call */
     ngx_uint_t             nchanges;    /* in both */
     uint64_t               number;      /* of the latest change */
+
+    ngx_queue_t            waiters;     /* ngx_iap_ban_log_wait_t */
+    ngx_event_t            deadline;    /* the timer: theirs */
 
     ngx_iap_call_t         write;
     ngx_iap_call_t         read;
@@ -65,6 +70,19 @@ void ngx_iap_ban_log_free(ngx_iap_ban_log_t *ban_log);
 
 ngx_int_t ngx_iap_ban_log_error(ngx_iap_ban_log_t *ban_log,
     redisReply *reply, const char *what, ngx_uint_t *said);
+
+/* nginx's milliseconds, but never 0 */
+
+ngx_msec_t ngx_iap_ban_log_now(void);
+
+/* _ban_log_wait: those who wait for nothing but changes with a lower number */
+
+void ngx_iap_ban_log_tell(ngx_iap_ban_log_t *ban_log, uint64_t before,
+    ngx_iap_ban_log_told_e told);
+
+/* of ban_log->deadline */
+
+void ngx_iap_ban_log_deadline_handler(ngx_event_t *ev);
 
 /* _ban_log_read */
 

@@ -124,6 +124,10 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
         }
     }
 
+    if (!more) {
+        ban_log->zone->head->store.known_at = ngx_iap_ban_log_now();
+    }
+
     if (more && !ngx_exiting) {
         ban_log->zone->head->store.read_at = ngx_current_msec;
         ngx_iap_ban_log_read(ban_log);
@@ -295,7 +299,7 @@ ngx_iap_ban_log_apply(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
 
     (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
 
-    ngx_iap_bans_lift(ban_log->zone, &filter, NULL, NULL);
+    ngx_iap_bans_lift(ban_log->zone, &filter, ban_log->lifted, ban_log->data);
 }
 
 

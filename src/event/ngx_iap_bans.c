@@ -17,7 +17,16 @@ typedef struct {
     ngx_iap_ban_filter_t  *filter;
     ngx_iap_ban_visit_pt   visit;
     void                  *data;
-} ngx_iap_ban_lifting_t;
+    ngx_uint_t             lifts;
+} ngx_iap_ban_search_t;
+
+
+/* how a ban is put in force */
+
+typedef struct {
+    uint8_t                by_hand;
+    const uint64_t        *pardons;     /* NULL: whatever was lifted since */
+} ngx_iap_ban_how_t;
 
 
 static iap_hash_t ngx_iap_ban_hash_key(ngx_iap_zone_t *zone,
@@ -26,25 +35,35 @@ static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_addr_t *addr, unsigned bits);
 static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
-    iap_ticks_t *duration);
+    iap_ticks_t *duration, const uint64_t *pardons);
 static ngx_int_t ngx_iap_ban_count(ngx_iap_slot_t *slot, ngx_int_t rc);
 static ngx_int_t ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, const iap_addr_t *addr,
-    unsigned bits, iap_ticks_t *duration);
+    unsigned bits, iap_ticks_t *duration, const ngx_iap_ban_how_t *how);
 static ngx_int_t ngx_iap_ban_key_put(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, iap_view_t key,
-    iap_ticks_t *duration);
+    iap_ticks_t *duration, const ngx_iap_ban_how_t *how);
 static ngx_uint_t ngx_iap_ban_is_segment(ngx_iap_slot_layer_t *layer);
 static ngx_uint_t ngx_iap_ban_is_prefix(iap_view_t key, iap_addr_t *addr,
     unsigned *bits);
 static iap_ticks_t ngx_iap_ban_left(ngx_iap_zone_t *zone, iap_hash_t hash);
 static ngx_uint_t ngx_iap_ban_is_named(ngx_str_t *wanted, u_char *name,
     size_t len);
-static void ngx_iap_bans_lift_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_ban_lifting_t *lifting);
-static ngx_int_t ngx_iap_bans_lift_visit(ngx_iap_ban_info_t *ban, void *data);
+static void ngx_iap_bans_search(ngx_iap_ban_search_t *search);
+static void ngx_iap_bans_search_key(ngx_iap_ban_search_t *search,
+    ngx_iap_slot_t *slot);
+static ngx_uint_t ngx_iap_ban_get(ngx_iap_zone_t *zone, iap_hash_t hash,
+    ngx_iap_ban_info_t *info);
+static ngx_int_t ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban,
+    void *data);
+static void ngx_iap_bans_pardon(ngx_iap_zone_t *zone,
+    ngx_iap_ban_filter_t *filter);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
     iap_ticks_t now, ngx_iap_ban_info_t *info);
+
+
+static const ngx_iap_ban_how_t  ngx_iap_ban_by_hand = { 1, NULL };
+static const ngx_iap_ban_how_t  ngx_iap_ban_elsewhere = { 0, NULL };
 
 
 ngx_int_t
@@ -52,7 +71,7 @@ ngx_iap_ban_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
 {
     return ngx_iap_ban_count(slot, ngx_iap_ban_key_put(zone, slot, layer, key,
-                                                       duration));
+                                             duration, &ngx_iap_ban_by_hand));
 }
 
 
@@ -62,7 +81,22 @@ ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ticks_t *duration)
 {
     return ngx_iap_ban_count(slot, ngx_iap_ban_prefix_put(zone, slot, layer,
-                                                   addr, bits, duration));
+                                 addr, bits, duration, &ngx_iap_ban_by_hand));
+}
+
+
+ngx_int_t
+ngx_iap_ban_segment(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
+    iap_ticks_t *duration, uint64_t pardons)
+{
+    ngx_iap_ban_how_t  how;
+
+    how.by_hand = 0;
+    how.pardons = &pardons;
+
+    return ngx_iap_ban_count(slot, ngx_iap_ban_prefix_put(zone, slot, layer,
+                                                  addr, bits, duration, &how));
 }
 
 
@@ -85,36 +119,41 @@ ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_addr_t  addr;
 
     if (!ngx_iap_ban_is_segment(layer)) {
-        return ngx_iap_ban_key_put(zone, slot, layer, key, duration);
+        return ngx_iap_ban_key_put(zone, slot, layer, key, duration,
+                                   &ngx_iap_ban_elsewhere);
     }
 
     if (!ngx_iap_ban_is_prefix(key, &addr, &bits)) {
         return NGX_ERROR;
     }
 
-    return ngx_iap_ban_prefix_put(zone, slot, layer, &addr, bits, duration);
+    return ngx_iap_ban_prefix_put(zone, slot, layer, &addr, bits, duration,
+                                  &ngx_iap_ban_elsewhere);
 }
 
 
 static ngx_int_t
 ngx_iap_ban_key_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration,
+    const ngx_iap_ban_how_t *how)
 {
     iap_ban_subject_t  subject;
 
     subject.hash = ngx_iap_ban_hash_key(zone, slot, layer, key);
     subject.guard = slot->number;
     subject.layer = (uint16_t) layer->number;
+    subject.by_hand = how->by_hand;
     subject.key = key;
 
-    return ngx_iap_ban_put(zone, slot, &subject, NULL, 0, duration);
+    return ngx_iap_ban_put(zone, slot, &subject, NULL, 0, duration,
+                           how->pardons);
 }
 
 
 static ngx_int_t
 ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
-    iap_ticks_t *duration)
+    iap_ticks_t *duration, const ngx_iap_ban_how_t *how)
 {
     u_char             text[IAP_ADDR_TEXT_MAX];
     iap_addr_t         prefix;
@@ -126,10 +165,12 @@ ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     subject.hash = ngx_iap_ban_hash_prefix(zone, slot, &prefix, bits);
     subject.guard = slot->number;
     subject.layer = (uint16_t) layer->number;
+    subject.by_hand = how->by_hand;
     subject.key.data = text;
     subject.key.len = iap_addr_text(&prefix, bits, text);
 
-    return ngx_iap_ban_put(zone, slot, &subject, &prefix, bits, duration);
+    return ngx_iap_ban_put(zone, slot, &subject, &prefix, bits, duration,
+                           how->pardons);
 }
 
 
@@ -138,7 +179,7 @@ ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 static ngx_int_t
 ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
-    iap_ticks_t *duration)
+    iap_ticks_t *duration, const uint64_t *pardons)
 {
     bool         is_new, stored;
     iap_ticks_t  now, until;
@@ -147,6 +188,13 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     until = now + ngx_min(*duration, NGX_IAP_BAN_MAX);
 
     ngx_shmtx_lock(&zone->shpool->mutex);
+
+    /* who lifts raises them first, and then looks for what is to be lifted */
+
+    if (pardons != NULL && *pardons != slot->pardons) {
+        ngx_shmtx_unlock(&zone->shpool->mutex);
+        return NGX_ABORT;
+    }
 
     stored = iap_ban_put(&zone->bans, subject, &until, now, &is_new);
 
@@ -378,6 +426,7 @@ ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
     info->layer.data = layer->name;
     info->layer.len = layer->name_len;
     info->seconds = iap_ticks_to_sec(ban->entry.until - now);
+    info->by_hand = ban->by_hand;
     info->key_len = ban->key_len;
     ngx_memcpy(info->key, ban->key, ban->key_len);
 
@@ -386,36 +435,75 @@ ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban, iap_ticks_t now,
 
 
 void
+ngx_iap_bans_find(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
+    ngx_iap_ban_visit_pt visit, void *data)
+{
+    ngx_iap_ban_search_t  search;
+
+    search.zone = zone;
+    search.filter = filter;
+    search.visit = visit;
+    search.data = data;
+    search.lifts = 0;
+
+    ngx_iap_bans_search(&search);
+}
+
+
+void
 ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
     ngx_iap_ban_visit_pt visit, void *data)
 {
-    ngx_iap_slot_t         *slot;
-    ngx_iap_ban_lifting_t   lifting;
+    ngx_iap_ban_search_t  search;
 
-    lifting.zone = zone;
-    lifting.filter = filter;
-    lifting.visit = visit;
-    lifting.data = data;
+    search.zone = zone;
+    search.filter = filter;
+    search.visit = visit;
+    search.data = data;
+    search.lifts = 1;
 
-    if (filter->any_key) {
-        (void) ngx_iap_bans_walk(zone, ngx_iap_bans_lift_visit, &lifting);
-    }
+    ngx_iap_bans_pardon(zone, filter);
+    ngx_iap_bans_search(&search);
+}
+
+
+static void
+ngx_iap_bans_pardon(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter)
+{
+    ngx_iap_slot_t  *slot;
 
     for (slot = ngx_iap_slot_first(zone);
          slot != NULL;
          slot = ngx_iap_slot_next(zone, slot))
     {
-        if (!ngx_iap_ban_is_named(&filter->guard, slot->name,
-                                  slot->name_len))
+        if (ngx_iap_ban_is_named(&filter->guard, slot->name, slot->name_len))
         {
-            continue;
+            (void) ngx_atomic_fetch_add(&slot->pardons, 1);
         }
+    }
+}
 
-        if (!filter->any_key) {
-            ngx_iap_bans_lift_key(zone, slot, &lifting);
+
+static void
+ngx_iap_bans_search(ngx_iap_ban_search_t *search)
+{
+    ngx_iap_slot_t  *slot;
+
+    if (search->filter->any_key) {
+        (void) ngx_iap_bans_walk(search->zone, ngx_iap_bans_search_visit,
+                                 search);
+        return;
+    }
+
+    for (slot = ngx_iap_slot_first(search->zone);
+         slot != NULL;
+         slot = ngx_iap_slot_next(search->zone, slot))
+    {
+        if (ngx_iap_ban_is_named(&search->filter->guard, slot->name,
+                                 slot->name_len))
+        {
+            ngx_iap_bans_search_key(search, slot);
         }
-
-        (void) ngx_atomic_fetch_add(&slot->pardons, 1);
     }
 }
 
@@ -424,80 +512,97 @@ ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
    are: a log may have thousands of these */
 
 static void
-ngx_iap_bans_lift_key(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_ban_lifting_t *lifting)
+ngx_iap_bans_search_key(ngx_iap_ban_search_t *search, ngx_iap_slot_t *slot)
 {
-    u_char                 text[IAP_ADDR_TEXT_MAX];
-    iap_view_t             key;
+    iap_hash_t             hash;
     ngx_uint_t             i;
-    iap_ticks_t            left;
     ngx_iap_ban_info_t     info;
     ngx_iap_slot_layer_t  *layer;
     ngx_iap_ban_filter_t  *filter;
 
-    filter = lifting->filter;
+    filter = search->filter;
 
     for (i = 0; i < slot->nlayers; i++) {
         layer = &slot->layers[i];
 
-        if (!ngx_iap_ban_is_segment(layer)) {
-            key = filter->key;
-            info.hash = ngx_iap_ban_hash_key(zone, slot, layer, key);
+        if (ngx_iap_ban_is_segment(layer)) {
 
-        } else if (filter->addr.family != IAP_ADDR_NONE) {
-            key.data = text;
-            key.len = iap_addr_text(&filter->addr, filter->bits, text);
-            info.hash = ngx_iap_ban_hash_prefix(zone, slot, &filter->addr,
-                                                filter->bits);
+            if (filter->addr.family == IAP_ADDR_NONE) {
+                continue;
+            }
+
+            hash = ngx_iap_ban_hash_prefix(search->zone, slot, &filter->addr,
+                                           filter->bits);
 
         } else {
-            continue;
+
+            if (filter->key.len == 0) {
+                continue;
+            }
+
+            hash = ngx_iap_ban_hash_key(search->zone, slot, layer,
+                                        filter->key);
         }
 
-        left = key.len != 0 ? ngx_iap_ban_left(zone, info.hash) : 0;
-
-        if (left == 0) {
-            continue;
+        if (ngx_iap_ban_get(search->zone, hash, &info)) {
+            (void) ngx_iap_bans_search_visit(&info, search);
         }
-
-        info.guard.data = slot->name;
-        info.guard.len = slot->name_len;
-        info.layer.data = layer->name;
-        info.layer.len = layer->name_len;
-        info.seconds = iap_ticks_to_sec(left);
-        info.key_len = ngx_min(key.len, IAP_KEY_TEXT_MAX);
-        ngx_memcpy(info.key, key.data, info.key_len);
-
-        (void) ngx_iap_bans_lift_visit(&info, lifting);
     }
+}
+
+
+/* 0: there is no ban in force */
+
+static ngx_uint_t
+ngx_iap_ban_get(ngx_iap_zone_t *zone, iap_hash_t hash,
+    ngx_iap_ban_info_t *info)
+{
+    iap_ban_t    *ban, copy;
+    ngx_uint_t    found;
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    ban = (iap_ban_t *) (void *) iap_table_find(&zone->bans, hash);
+    found = ban != NULL;
+
+    if (found) {
+        copy = *ban;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return found && ngx_iap_ban_show(zone, &copy, ngx_iap_now(), info);
 }
 
 
 /* the key matches */
 
 static ngx_int_t
-ngx_iap_bans_lift_visit(ngx_iap_ban_info_t *ban, void *data)
+ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban, void *data)
 {
-    ngx_iap_ban_lifting_t *lifting = data;
+    ngx_iap_ban_search_t *search = data;
 
     ngx_iap_ban_filter_t  *filter;
 
-    filter = lifting->filter;
+    filter = search->filter;
 
     if (!ngx_iap_ban_is_named(&filter->guard, ban->guard.data, ban->guard.len)
         || !ngx_iap_ban_is_named(&filter->layer, ban->layer.data,
-                                 ban->layer.len))
+                                 ban->layer.len)
+        || (filter->keeps && search->lifts && ban->by_hand))
     {
         return NGX_OK;
     }
 
-    ngx_iap_zone_forget(lifting->zone, NGX_IAP_KIND_BANS, ban->hash);
+    if (search->lifts) {
+        ngx_iap_zone_forget(search->zone, NGX_IAP_KIND_BANS, ban->hash);
+    }
 
-    if (lifting->visit == NULL) {
+    if (search->visit == NULL) {
         return NGX_OK;
     }
 
-    return lifting->visit(ban, lifting->data);
+    return search->visit(ban, search->data);
 }
 
 

@@ -25,6 +25,7 @@ typedef struct {
     ngx_str_t    guard;
     ngx_str_t    layer;
     uint64_t     seconds;       /* still to go, rounded up */
+    ngx_uint_t   by_hand;
     size_t       key_len;
     u_char       key[IAP_KEY_TEXT_MAX];
 } ngx_iap_ban_info_t;
@@ -43,11 +44,12 @@ typedef struct {
     iap_view_t   key;           /* of identities; len 0: of none */
     iap_addr_t   addr;          /* of prefixes; IAP_ADDR_NONE: of none */
     unsigned     bits;
+    ngx_uint_t   keeps;         /* bans by hand stay as they are */
 } ngx_iap_ban_filter_t;
 
 
 /*
- * Bans an identity's key text in a layer, or a prefix in the layer
+ * By hand: bans an identity's key text in a layer, or a prefix in the layer
  * "segment".  NGX_OK: made; NGX_DONE: there was one already, prolonged if this
  * one lasts longer; NGX_DECLINED: the table is full (counted in the slot).
  * *duration is above 0 and cut to NGX_IAP_BAN_MAX; if NGX_DONE is returned, it
@@ -61,8 +63,19 @@ ngx_int_t ngx_iap_ban_prefix(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ticks_t *duration);
 
 /*
+ * A segment bans its prefix, because it was refused: the same.  NGX_ABORT: a
+ * ban was lifted since the slot's pardons were looked at, which was before the
+ * refusal was asked for: it may be older than the pardon, and bans nobody.
+ */
+
+ngx_int_t ngx_iap_ban_segment(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_slot_layer_t *layer, const iap_addr_t *addr, unsigned bits,
+    iap_ticks_t *duration, uint64_t pardons);
+
+/*
  * A ban that another machine has made: key as it is shown.  The same, but it
- * is not counted in bans_total.  NGX_ERROR: the key is none of that layer.
+ * is not counted in bans_total, and not taken for one by hand.  NGX_ERROR: the
+ * key is none of that layer.
  */
 
 ngx_int_t ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
@@ -94,10 +107,18 @@ iap_ticks_t ngx_iap_banned_addr(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 ngx_int_t ngx_iap_bans_walk(ngx_iap_zone_t *zone, ngx_iap_ban_visit_pt visit,
     void *data);
 
+/* calls visit with each ban that matches, in any case with all of them */
+
+void ngx_iap_bans_find(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
+    ngx_iap_ban_visit_pt visit, void *data);
+
 /*
  * Ends the bans that match, and calls visit, unless it is NULL, with a copy
- * of each, as ngx_iap_bans_walk() does.  Raises the pardons of each guard that
- * it is about, whether or not there was a ban.
+ * of each.  Before that it raises the pardons of each guard that it is about,
+ * whether or not there is a ban.
+ *
+ * What the segments of such bans have counted must be forgotten before, so
+ * that all that is refused because of it has looked at the pardons before.
  */
 
 void ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,

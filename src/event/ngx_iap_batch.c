@@ -1,99 +1,72 @@
 /*
  * One call of lua/decide.lua for several decisions, or for those of their
- * checks that live in one slot: parts.
+ * checks that live in one place: parts.
  */
 
-#include "ngx_iap_redis_private.h"
+#include "ngx_iap_batch_private.h"
 
 
-/* rules that a byte of lua/decide.lua can name */
-#define NGX_IAP_RULES_MAX   223
-#define NGX_IAP_RULES_BASE  33
-
-/* parts that are looked at for another of the same slot */
+/* parts that are looked at for another of the same place */
 #define NGX_IAP_BATCH_AHEAD 128
 
 
-/* as lua/decide.lua has it */
+/* what the reply says of some decisions only: four elements for each */
+
+#define NGX_IAP_MORE  4
 
 typedef struct {
-    iap_check_kind_e  kind;
-    ngx_uint_t        dry_run;
-    uint64_t          first;
-    uint64_t          second;
-} ngx_iap_rule_t;
-
-typedef struct {
-    ngx_iap_rule_t    rules[NGX_IAP_RULES_MAX];
-    ngx_uint_t        n;
-} ngx_iap_rules_t;
+    redisReply  **next;
+    redisReply  **last;         /* behind them */
+} ngx_iap_more_t;
 
 
-struct ngx_iap_batch_s {
-    ngx_iap_call_t       call;      /* first */
-    ngx_uint_t           n;
-    ngx_iap_subject_t   *parts[NGX_IAP_BATCH_MAX];  /* NULL: not waited for */
-};
-
-
+static ngx_uint_t ngx_iap_batch_may_leave(ngx_iap_redis_t *redis);
 static ngx_iap_batch_t *ngx_iap_batch_create(ngx_iap_redis_t *redis);
 static ngx_int_t ngx_iap_batch_add(ngx_iap_batch_t *batch,
-    ngx_iap_rules_t *rules, ngx_iap_subject_t *part);
+    ngx_iap_subject_t *part);
 static void ngx_iap_batch_broken(ngx_iap_subject_t *part);
-static void ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
-static void ngx_iap_batch_compact(ngx_iap_batch_t *batch);
-static void ngx_iap_batch_keys(ngx_iap_batch_t *batch, ngx_iap_args_t *args);
-static void ngx_iap_batch_checks(ngx_iap_subject_t *part,
-    ngx_iap_rules_t *rules, ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply);
 static ngx_int_t ngx_iap_batch_read(ngx_iap_batch_t *batch,
     redisReply *reply);
-static ngx_int_t ngx_iap_batch_read_part(ngx_iap_subject_t *part,
-    redisReply **fields, uint64_t moment);
+static ngx_int_t ngx_iap_batch_read_more(ngx_iap_batch_t *batch,
+    redisReply *reply, ngx_iap_more_t *more);
+static void ngx_iap_batch_read_part(ngx_iap_subject_t *part,
+    const char *letters, iap_ticks_t wait, uint64_t moment);
+static void ngx_iap_batch_full(ngx_iap_subject_t *part, redisReply *reply);
 static void ngx_iap_batch_letter(ngx_iap_subject_t *part, ngx_uint_t i,
     char letter, uint64_t moment);
 static void ngx_iap_batch_say_broken(ngx_iap_redis_t *redis,
-    ngx_iap_subject_t *part, redisReply *letters, redisReply *token);
-static ngx_int_t ngx_iap_rule_find(ngx_iap_rules_t *rules,
-    iap_check_t *check);
-
-
-static const char  *ngx_iap_rule_words[][2] = {
-    { "b", "bD" },      /* IAP_CHECK_BUCKET */
-    { "d", "dD" },      /* IAP_CHECK_DISTINCT */
-    { "w", "wD" }       /* IAP_CHECK_WINDOW */
-};
+    ngx_iap_subject_t *part, const char *letters, redisReply *token);
 
 
 void
 ngx_iap_batch_flush(ngx_iap_redis_t *redis)
 {
-    uint16_t            slot;
+    uint64_t            place;
     ngx_queue_t        *q, *next;
     ngx_uint_t          ahead;
     ngx_iap_batch_t    *batch;
-    ngx_iap_rules_t     rules;
     ngx_iap_subject_t  *part;
 
     while (!ngx_queue_empty(&redis->pending)) {
 
-        if (!redis->slots && redis->nbatches >= NGX_IAP_BATCHES_MAX) {
-            return;
+        if (!redis->slots && !ngx_iap_batch_may_leave(redis)) {
+            break;
         }
 
         q = ngx_queue_head(&redis->pending);
         part = ngx_queue_data(q, ngx_iap_subject_t, queue);
-        slot = part->slot;
+        place = part->place;
 
         batch = ngx_iap_batch_create(redis);
         if (batch == NULL) {
             ngx_queue_remove(q);
+            redis->npending--;
             ngx_iap_batch_broken(part);
             continue;
         }
 
-        batch->call.slot = slot;
-        rules.n = 0;
+        batch->call.slot = (uint16_t) place;
 
         for (ahead = 0; ahead < NGX_IAP_BATCH_AHEAD; ahead++, q = next) {
 
@@ -104,11 +77,11 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
             next = ngx_queue_next(q);
             part = ngx_queue_data(q, ngx_iap_subject_t, queue);
 
-            if (part->slot != slot) {
+            if (part->place != place) {
                 continue;
             }
 
-            if (ngx_iap_batch_add(batch, &rules, part) != NGX_OK) {
+            if (ngx_iap_batch_add(batch, part) != NGX_OK) {
                 break;
             }
         }
@@ -116,6 +89,15 @@ ngx_iap_batch_flush(ngx_iap_redis_t *redis)
         redis->nbatches++;
         ngx_iap_call_send(redis, &batch->call);
     }
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_may_leave(ngx_iap_redis_t *redis)
+{
+    return redis->nbatches == 0
+           || (redis->nbatches < NGX_IAP_BATCHES_MAX
+               && redis->npending >= NGX_IAP_BATCH_MAX);
 }
 
 
@@ -135,6 +117,7 @@ ngx_iap_batch_create(ngx_iap_redis_t *redis)
     batch->call.args = ngx_iap_batch_args;
     batch->call.done = ngx_iap_batch_done;
     batch->n = 0;
+    batch->nrules = 0;
 
     return batch;
 }
@@ -144,30 +127,16 @@ ngx_iap_batch_create(ngx_iap_redis_t *redis)
    for it.  The first one fits: a decision has not that many checks. */
 
 static ngx_int_t
-ngx_iap_batch_add(ngx_iap_batch_t *batch, ngx_iap_rules_t *rules,
-    ngx_iap_subject_t *part)
+ngx_iap_batch_add(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
 {
-    uint32_t     bits;
-    ngx_uint_t   n;
-
-    if (batch->n == NGX_IAP_BATCH_MAX) {
+    if (batch->n == NGX_IAP_BATCH_MAX
+        || ngx_iap_batch_rules(batch, part) != NGX_OK)
+    {
         return NGX_DECLINED;
     }
 
-    n = rules->n;
-
-    for (bits = part->part; bits != 0; bits &= bits - 1) {
-
-        if (ngx_iap_rule_find(rules,
-                              &part->decision->checks[__builtin_ctz(bits)])
-            == NGX_ERROR)
-        {
-            rules->n = n;
-            return NGX_DECLINED;
-        }
-    }
-
     ngx_queue_remove(&part->queue);
+    part->decision->redis->npending--;
     part->batch = batch;
     batch->parts[batch->n++] = part;
 
@@ -185,6 +154,7 @@ ngx_iap_batch_leave(ngx_iap_subject_t *part)
 
     if (batch == NULL) {
         ngx_queue_remove(&part->queue);
+        part->decision->redis->npending--;
         return;
     }
 
@@ -211,164 +181,6 @@ ngx_iap_batch_broken(ngx_iap_subject_t *part)
     }
 
     ngx_iap_decision_told(part->decision, part->part);
-}
-
-
-static void
-ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
-{
-    ngx_iap_batch_t *batch = (ngx_iap_batch_t *) call;
-
-    uint32_t           bits;
-    ngx_uint_t         i;
-    ngx_iap_rule_t    *rule;
-    ngx_iap_rules_t    rules;
-
-    ngx_iap_batch_compact(batch);
-    ngx_iap_batch_keys(batch, args);
-
-    rules.n = 0;
-
-    for (i = 0; i < batch->n; i++) {
-
-        for (bits = batch->parts[i]->part; bits != 0; bits &= bits - 1) {
-            (void) ngx_iap_rule_find(&rules,
-                  &batch->parts[i]->decision->checks[__builtin_ctz(bits)]);
-        }
-    }
-
-    ngx_iap_args_number(args, rules.n);
-
-    for (i = 0; i < rules.n; i++) {
-        rule = &rules.rules[i];
-
-        ngx_iap_args_bytes(args, ngx_iap_rule_words[rule->kind][rule->dry_run],
-                           1 + rule->dry_run);
-        ngx_iap_args_number(args, rule->first);
-        ngx_iap_args_number(args, rule->second);
-    }
-
-    for (i = 0; i < batch->n; i++) {
-        ngx_iap_batch_checks(batch->parts[i], &rules, args);
-    }
-}
-
-
-static void
-ngx_iap_batch_compact(ngx_iap_batch_t *batch)
-{
-    ngx_uint_t  i, n;
-
-    n = 0;
-
-    for (i = 0; i < batch->n; i++) {
-        if (batch->parts[i] != NULL) {
-            batch->parts[n++] = batch->parts[i];
-        }
-    }
-
-    batch->n = n;
-}
-
-
-static void
-ngx_iap_batch_keys(ngx_iap_batch_t *batch, ngx_iap_args_t *args)
-{
-    uint32_t            bits;
-    ngx_uint_t          i;
-    ngx_iap_subject_t  *subject;
-
-    for (i = 0; i < batch->n; i++) {
-
-        for (bits = batch->parts[i]->part; bits != 0; bits &= bits - 1) {
-            subject =
-                 &batch->parts[i]->decision->subjects[__builtin_ctz(bits)];
-
-            ngx_iap_args_key(args, subject->name, subject->text.data,
-                             subject->text.len);
-        }
-    }
-}
-
-
-static void
-ngx_iap_batch_checks(ngx_iap_subject_t *part, ngx_iap_rules_t *rules,
-    ngx_iap_args_t *args)
-{
-    u_char                numbers[IAP_CHECKS_MAX];
-    uint32_t              bits;
-    ngx_uint_t            n, members;
-    iap_check_t          *check;
-    ngx_iap_decision_t   *decision;
-
-    n = 0;
-    members = 0;
-    decision = part->decision;
-
-    for (bits = part->part; bits != 0; bits &= bits - 1) {
-        check = &decision->checks[__builtin_ctz(bits)];
-
-        numbers[n++] = (u_char) (NGX_IAP_RULES_BASE
-                                 + ngx_iap_rule_find(rules, check));
-        members += check->kind == IAP_CHECK_DISTINCT;
-    }
-
-    ngx_iap_args_bytes(args, numbers, n);
-
-    while (members-- > 0) {
-        ngx_iap_args_bytes(args, decision->member->data,
-                           decision->member->len);
-    }
-}
-
-
-/* the rule's number, from 0; NGX_ERROR: there is no room for it */
-
-static ngx_int_t
-ngx_iap_rule_find(ngx_iap_rules_t *rules, iap_check_t *check)
-{
-    ngx_uint_t       i;
-    ngx_iap_rule_t  *rule, wanted;
-
-    wanted.kind = check->kind;
-    wanted.dry_run = check->dry_run;
-
-    switch (check->kind) {
-
-    case IAP_CHECK_BUCKET:
-        wanted.first = check->bucket.interval;
-        wanted.second = check->bucket.burst;
-        break;
-
-    case IAP_CHECK_DISTINCT:
-        wanted.first = check->distinct.part;
-        wanted.second = check->distinct.users;
-        break;
-
-    default:
-        wanted.first = check->window.limit;
-        wanted.second = check->window.length;
-        break;
-    }
-
-    for (i = 0; i < rules->n; i++) {
-        rule = &rules->rules[i];
-
-        if (rule->first == wanted.first && rule->second == wanted.second
-            && rule->kind == wanted.kind && rule->dry_run == wanted.dry_run)
-        {
-            return (ngx_int_t) i;
-        }
-    }
-
-    if (i == NGX_IAP_RULES_MAX) {
-        return NGX_ERROR;
-    }
-
-    rules->rules[i] = wanted;
-    rules->n++;
-
-    return (ngx_int_t) i;
 }
 
 
@@ -408,42 +220,46 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
 }
 
 
-/* the moment, then three fields for each part */
+/* the moment, the letters of all parts, and more of some */
 
 static ngx_int_t
 ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
 {
-    uint64_t              moment;
-    ngx_int_t             rc;
-    ngx_uint_t            i;
-    redisReply          **fields;
-    ngx_iap_subject_t    *part;
-    ngx_iap_decision_t   *decision;
+    uint64_t             moment;
+    ngx_int_t            rc;
+    ngx_uint_t           i;
+    const char          *letters;
+    iap_ticks_t          wait;
+    redisReply          *token;
+    redisReply          *users;
+    ngx_iap_more_t       more;
+    ngx_iap_subject_t   *part;
 
-    if (reply->type != REDIS_REPLY_ARRAY
-        || reply->elements != 1 + 3 * batch->n
-        || reply->element[0]->type != REDIS_REPLY_INTEGER
-        || reply->element[0]->integer < 0)
-    {
+    if (ngx_iap_batch_read_more(batch, reply, &more) != NGX_OK) {
         return NGX_ERROR;
     }
 
     rc = NGX_OK;
     moment = (uint64_t) reply->element[0]->integer;
+    letters = reply->element[1]->str;
 
-    for (i = 0; i < batch->n; i++) {
-        fields = &reply->element[1 + 3 * i];
+    for (i = 0; i < batch->n; letters += batch->checks[i++]) {
+        wait = 0;
+        token = NULL;
+        users = NULL;
 
-        if (fields[0]->type != REDIS_REPLY_STRING
-            || fields[1]->type != REDIS_REPLY_INTEGER
-            || fields[2]->type != REDIS_REPLY_STRING)
+        if (more.next < more.last
+            && more.next[0]->integer == (long long) i + 1)
         {
-            return NGX_ERROR;
+            wait = (iap_ticks_t) more.next[1]->integer;
+            token = more.next[2];
+            users = more.next[3];
+            more.next += NGX_IAP_MORE;
         }
 
-        if (ngx_iap_call_is_sick(fields[2]->str, fields[2]->len)) {
+        if (token != NULL && ngx_iap_call_is_sick(token->str, token->len)) {
             (void) ngx_cpystrn((u_char *) batch->call.redis->why,
-                               (u_char *) fields[2]->str,
+                               (u_char *) token->str,
                                sizeof(batch->call.redis->why));
             rc = NGX_ERROR;
         }
@@ -454,50 +270,98 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
             continue;
         }
 
-        if (ngx_iap_batch_read_part(part, fields, moment) != NGX_OK) {
-            return NGX_ERROR;
+        ngx_iap_batch_read_part(part, letters, wait, moment);
+
+        if (users != NULL && users->type == REDIS_REPLY_ARRAY) {
+            ngx_iap_batch_full(part, users);
         }
 
-        if (fields[2]->len != 0 && rc == NGX_OK) {
-            ngx_iap_batch_say_broken(batch->call.redis, part, fields[0],
-                                     fields[2]);
+        if (token != NULL && token->len != 0 && rc == NGX_OK) {
+            ngx_iap_batch_say_broken(batch->call.redis, part, letters, token);
         }
 
         batch->parts[i] = NULL;
         part->batch = NULL;
-        decision = part->decision;
 
-        ngx_iap_decision_told(decision, part->part);
+        ngx_iap_decision_told(part->decision, part->part);
     }
 
     return rc;
 }
 
 
-static ngx_int_t
-ngx_iap_batch_read_part(ngx_iap_subject_t *part, redisReply **fields,
-    uint64_t moment)
-{
-    uint32_t      bits;
-    ngx_uint_t    i, refused;
-    const char   *letter;
-    iap_check_t  *check, *waits;
+/* whether it is a reply for these parts */
 
-    if (fields[0]->len != (size_t) __builtin_popcount(part->part)
-        || fields[1]->integer < 0)
+static ngx_int_t
+ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
+    ngx_iap_more_t *more)
+{
+    size_t         letters;
+    long long      number;
+    ngx_uint_t     i;
+    redisReply   **fields;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2
+        || (reply->elements - 2) % NGX_IAP_MORE != 0
+        || reply->element[0]->type != REDIS_REPLY_INTEGER
+        || reply->element[0]->integer < 0
+        || reply->element[1]->type != REDIS_REPLY_STRING)
     {
         return NGX_ERROR;
     }
 
+    letters = 0;
+
+    for (i = 0; i < batch->n; i++) {
+        letters += batch->checks[i];
+    }
+
+    if (reply->element[1]->len != letters) {
+        return NGX_ERROR;
+    }
+
+    more->next = reply->element + 2;
+    more->last = reply->element + reply->elements;
+
+    number = 0;
+
+    for (fields = more->next; fields < more->last; fields += NGX_IAP_MORE) {
+
+        if (fields[0]->type != REDIS_REPLY_INTEGER
+            || fields[0]->integer <= number
+            || fields[0]->integer > (long long) batch->n
+            || fields[1]->type != REDIS_REPLY_INTEGER
+            || fields[1]->integer < 0
+            || fields[2]->type != REDIS_REPLY_STRING
+            || (fields[3]->type != REDIS_REPLY_ARRAY
+                && fields[3]->type != REDIS_REPLY_NIL))
+        {
+            return NGX_ERROR;
+        }
+
+        number = fields[0]->integer;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_iap_batch_read_part(ngx_iap_subject_t *part, const char *letters,
+    iap_ticks_t wait, uint64_t moment)
+{
+    uint32_t      bits;
+    ngx_uint_t    i, refused;
+    iap_check_t  *check, *waits;
+
     waits = NULL;
     refused = 0;
-    letter = fields[0]->str;
 
     for (bits = part->part; bits != 0; bits &= bits - 1) {
         i = __builtin_ctz(bits);
         check = &part->decision->checks[i];
 
-        ngx_iap_batch_letter(part, i, *letter++, moment);
+        ngx_iap_batch_letter(part, i, *letters++, moment);
 
         if (check->outcome == IAP_OUTCOME_REFUSED && !refused) {
 
@@ -513,7 +377,7 @@ ngx_iap_batch_read_part(ngx_iap_subject_t *part, redisReply **fields,
     }
 
     if (waits != NULL) {
-        waits->wait = (iap_ticks_t) fields[1]->integer;
+        waits->wait = wait;
     }
 
     /* then nothing was charged */
@@ -521,8 +385,54 @@ ngx_iap_batch_read_part(ngx_iap_subject_t *part, redisReply **fields,
     for (bits = refused ? part->part : 0; bits != 0; bits &= bits - 1) {
         part->decision->subjects[__builtin_ctz(bits)].taken = 0;
     }
+}
 
-    return NGX_OK;
+
+/* what is malformed, or too much, is not worth an error: the store is asked
+   again */
+
+static void
+ngx_iap_batch_full(ngx_iap_subject_t *part, redisReply *reply)
+{
+    size_t               n;
+    uint32_t             bits;
+    ngx_uint_t           i;
+    redisReply          *user;
+    iap_view_t           users[NGX_IAP_USERS_MAX];
+    iap_check_t         *check;
+    ngx_iap_decision_t  *d;
+
+    d = part->decision;
+
+    if (d->full == NULL || reply->elements > NGX_IAP_USERS_MAX) {
+        return;
+    }
+
+    for (n = 0; n < (size_t) reply->elements; n++) {
+        user = reply->element[n];
+
+        if (user->type != REDIS_REPLY_STRING || user->len > IAP_KEY_TEXT_MAX)
+        {
+            return;
+        }
+
+        users[n].data = (const uint8_t *) user->str;
+        users[n].len = user->len;
+    }
+
+    for (bits = part->part; bits != 0; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+        check = &d->checks[i];
+
+        if (check->outcome == IAP_OUTCOME_REFUSED && !check->dry_run) {
+
+            if (check->kind == IAP_CHECK_DISTINCT) {
+                d->full(d, i, users, n);
+            }
+
+            return;
+        }
+    }
 }
 
 
@@ -568,11 +478,10 @@ ngx_iap_batch_letter(ngx_iap_subject_t *part, ngx_uint_t i, char letter,
 
 static void
 ngx_iap_batch_say_broken(ngx_iap_redis_t *redis, ngx_iap_subject_t *part,
-    redisReply *letters, redisReply *token)
+    const char *letters, redisReply *token)
 {
     uint32_t             bits;
     ngx_msec_t           now, last;
-    const char          *letter;
     ngx_iap_subject_t   *subject;
 
     /* 0 stands for never */
@@ -588,12 +497,11 @@ ngx_iap_batch_say_broken(ngx_iap_redis_t *redis, ngx_iap_subject_t *part,
         return;
     }
 
-    letter = letters->str;
     subject = part;
 
     for (bits = part->part; bits != 0; bits &= bits - 1) {
 
-        if (*letter++ == 'E') {
+        if (*letters++ == 'E') {
             subject = &part->decision->subjects[__builtin_ctz(bits)];
             break;
         }

@@ -9,7 +9,7 @@
 static void ngx_iap_call_route(ngx_iap_call_t *call);
 static void ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer);
 static ngx_int_t ngx_iap_call_commands(ngx_iap_call_t *call,
-    ngx_iap_link_t *link, const char *command, size_t len);
+    ngx_iap_link_t *link, u_char *command, size_t len);
 static void ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     redisReply *reply);
 static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
@@ -22,8 +22,6 @@ static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
 static void ngx_iap_call_astray(ngx_iap_call_t *call);
 static ngx_int_t ngx_iap_call_later(ngx_iap_call_t *call);
 static void ngx_iap_call_again_handler(ngx_event_t *ev);
-static void ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len);
 static void ngx_iap_call_fail_later(ngx_iap_call_t *call);
 static void ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     ngx_iap_result_e result);
@@ -111,8 +109,8 @@ ngx_iap_call_route(ngx_iap_call_t *call)
 static void
 ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 {
-    char             *command;
     size_t            len;
+    u_char           *command;
     ngx_int_t         rc;
     ngx_iap_redis_t  *redis;
 
@@ -132,8 +130,6 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     }
 
     rc = ngx_iap_call_commands(call, peer->link, command, len);
-
-    redisFreeCommand(command);
 
     if (redis->args.size > NGX_IAP_CALL_KEPT) {
         ngx_iap_args_free(&redis->args);
@@ -160,7 +156,7 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 
 static ngx_int_t
 ngx_iap_call_commands(ngx_iap_call_t *call, ngx_iap_link_t *link,
-    const char *command, size_t len)
+    u_char *command, size_t len)
 {
     static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
 
@@ -171,7 +167,7 @@ ngx_iap_call_commands(ngx_iap_call_t *call, ngx_iap_link_t *link,
         return NGX_DECLINED;
     }
 
-    if (ngx_iap_link_send(link, &call->op, command, len) != NGX_OK) {
+    if (ngx_iap_link_send(link, &call->op, (char *) command, len) != NGX_OK) {
         ngx_iap_link_cancel(&call->ask);
         return NGX_DECLINED;
     }
@@ -215,8 +211,9 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     switch (result) {
 
     case NGX_IAP_OP_TIMEOUT:
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_TIMEOUT, "no answer in time",
-                          sizeof("no answer in time") - 1);
+        ngx_iap_peer_late(call->peer, call->started);
+        call->redis->route->doubt(call->redis, call->peer);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_TIMEOUT);
         return;
 
     case NGX_IAP_OP_CLOSED:
@@ -297,7 +294,8 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_call_fail(call, NGX_IAP_RESULT_ERROR, reply->str, len);
+        ngx_iap_call_sick(call->redis, call->peer, reply->str, len);
+        ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
 
     } else if (rc == NGX_ABORT) {
         ngx_iap_call_astray(call);
@@ -306,7 +304,7 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
 
 
 /* "MOVED 3999 127.0.0.1:6381".  NGX_DECLINED: it makes no sense; NGX_ABORT:
-   it leads nowhere, which is not this node's fault */
+   it leads nowhere, or is not to be followed, which is not this node's fault */
 
 static ngx_int_t
 ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
@@ -316,10 +314,6 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
     ngx_int_t        slot;
     ngx_str_t        addr;
     ngx_iap_peer_t  *peer, *other;
-
-    if (call->only != NULL) {
-        return NGX_DECLINED;
-    }
 
     p = (u_char *) reply->str + ngx_min(token + 1, reply->len);
     last = (u_char *) reply->str + reply->len;
@@ -346,7 +340,8 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
         return NGX_DECLINED;
     }
 
-    if (other->down || call->hops >= NGX_IAP_CALL_HOPS) {
+    if (other->down || call->hops >= NGX_IAP_CALL_HOPS || call->only != NULL)
+    {
         return NGX_ABORT;
     }
 
@@ -405,17 +400,6 @@ static void
 ngx_iap_call_again_handler(ngx_event_t *ev)
 {
     ngx_iap_call_route(ev->data);
-}
-
-
-/* from a handler of the link: why is not terminated */
-
-static void
-ngx_iap_call_fail(ngx_iap_call_t *call, ngx_iap_result_e result,
-    const char *why, size_t len)
-{
-    ngx_iap_call_sick(call->redis, call->peer, why, len);
-    ngx_iap_call_end(call, NULL, result);
 }
 
 
@@ -558,7 +542,8 @@ ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result)
 }
 
 
-/* a failure; and whoever is no master must not be asked any more */
+/* a failure; and whoever is no master must not be asked any more.  why is not
+   terminated. */
 
 static void
 ngx_iap_call_sick(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer,

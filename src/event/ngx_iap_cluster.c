@@ -612,17 +612,21 @@ ngx_iap_cluster_number(ngx_iap_peer_t **nodes, iap_slotmap_t *map,
 }
 
 
-/* nodes that are in the map no more */
+/* Nodes that are in the map no more; or not yet, if a slot is being moved to
+   one: it does not lose what it has been asked.  One that is down may always
+   have been asked something, if only whether it is back. */
 
 static void
 ngx_iap_cluster_sweep_handler(ngx_event_t *ev)
 {
+    ngx_uint_t          left;
     ngx_queue_t        *q, *next;
     ngx_iap_peer_t     *peer;
     ngx_iap_redis_t    *redis;
     ngx_iap_cluster_t  *cluster = ev->data;
 
     redis = cluster->search.redis;
+    left = 0;
 
     for (q = ngx_queue_head(&redis->peers);
          q != ngx_queue_sentinel(&redis->peers);
@@ -631,11 +635,22 @@ ngx_iap_cluster_sweep_handler(ngx_event_t *ev)
         next = ngx_queue_next(q);
         peer = ngx_queue_data(q, ngx_iap_peer_t, queue);
 
-        if (!peer->gone && peer != cluster->peer
-            && !ngx_iap_cluster_is_used(cluster, peer))
-        {
-            ngx_iap_peer_drop(peer);
+        if (peer == cluster->peer || ngx_iap_cluster_is_used(cluster, peer)) {
+            continue;
         }
+
+        if (peer->ncalls > 0 && !peer->down) {
+            left = 1;
+            continue;
+        }
+
+        ngx_iap_peer_drop(peer);
+    }
+
+    /* which ends with another sweep */
+
+    if (left) {
+        ngx_iap_search_start(&cluster->search, NGX_IAP_SEARCH_INTERVAL);
     }
 }
 

@@ -123,11 +123,10 @@ ngx_iap_link_t *ngx_iap_link_create(ngx_iap_link_conf_t *conf,
     ngx_iap_node_t *node, ngx_log_t *log);
 
 /*
- * Sends a command in the Redis protocol's own format (hiredis's
- * redisFormatCommandArgv() makes it); the bytes are copied.  NGX_OK: done
- * will be called; NGX_DECLINED: too many wait, or the link is closed and its
- * backoff has not passed, or it cannot even be opened, or there is no memory:
- * done will not be called.
+ * Sends a command in the Redis protocol's own format; the bytes are copied.
+ * NGX_OK: done will be called; NGX_DECLINED: too many wait, or the link is
+ * closed and its backoff has not passed, or it cannot even be opened, or there
+ * is no memory: done will not be called.
  *
  * What is sent in one turn of the event loop goes out in one write.  An
  * operation that ended before any of its command was written is not sent.

@@ -9,8 +9,14 @@
 #define NGX_IAP_PROBE_TOKEN  IAP_TICKS_PER_MS
 #define NGX_IAP_PROBE_BURST  (1000 * IAP_TICKS_PER_MS)
 
-/* names tried for a probe's key, until one is of a slot of the node */
-#define NGX_IAP_PROBE_NAMES  4096
+/* microseconds, besides the calls' own time, after which failures that follow
+   each other have nothing to do with each other */
+#define NGX_IAP_PEER_MEMORY  10000000
+
+/* names tried for a probe's key, until one is of a slot of the node; and the
+   numbers to begin with: any fixed few thousand miss most single slots */
+#define NGX_IAP_PROBE_NAMES    4096
+#define NGX_IAP_PROBE_NUMBERS  1000000000
 
 
 typedef struct {
@@ -24,6 +30,7 @@ typedef struct {
 static ngx_iap_peer_t *ngx_iap_peer_create(ngx_iap_redis_t *redis,
     ngx_iap_node_t *node);
 static void ngx_iap_peer_free(ngx_iap_peer_t *peer);
+static void ngx_iap_peer_forget(ngx_iap_peer_t *peer, uint64_t now);
 static void ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name);
 static void ngx_iap_peer_arm(ngx_iap_peer_t *peer);
 static void ngx_iap_peer_probe_handler(ngx_event_t *ev);
@@ -205,22 +212,63 @@ ngx_iap_peer_free(ngx_iap_peer_t *peer)
 void
 ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 {
+    uint64_t  now;
+
     if (peer->down || peer->gone) {
         return;
     }
 
-    if (++peer->fails < NGX_IAP_FAILURES_MAX) {
+    now = ngx_iap_call_now();
+
+    ngx_iap_peer_forget(peer, now);
+
+    peer->failed = now;
+    peer->failures[peer->fails++] = now;
+
+    if (peer->fails < NGX_IAP_FAILURES_MAX) {
         return;
     }
 
     peer->down = 1;
-    peer->since = ngx_iap_call_now();
+    peer->since = now;
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
     }
 
     ngx_iap_peer_arm(peer);
+}
+
+
+static void
+ngx_iap_peer_forget(ngx_iap_peer_t *peer, uint64_t now)
+{
+    uint64_t    memory;
+    ngx_uint_t  i, n;
+
+    memory = NGX_IAP_PEER_MEMORY
+             + peer->redis->conf->link.timeout * 1000 * NGX_IAP_FAILURES_MAX;
+
+    n = 0;
+
+    for (i = 0; i < peer->fails; i++) {
+        if (now - peer->failures[i] <= memory) {
+            peer->failures[n++] = peer->failures[i];
+        }
+    }
+
+    peer->fails = n;
+}
+
+
+/* a pause of the node is one failure, however many wait for its end */
+
+void
+ngx_iap_peer_late(ngx_iap_peer_t *peer, uint64_t asked)
+{
+    if (asked > peer->failed) {
+        ngx_iap_peer_failed(peer, "no answer in time");
+    }
 }
 
 
@@ -242,6 +290,10 @@ void
 ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
     uint64_t  said;
+
+    if (asked > peer->doubted) {
+        peer->doubted = 0;
+    }
 
     if (peer->down) {
 
@@ -331,14 +383,15 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
 }
 
 
-/* if none is found, what the node says will not bring it up */
+/* if none is found, the next probe tries others, unless the node sends this one
+   elsewhere, which tells as much */
 
 static void
 ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
 {
     uint16_t          slot;
     iap_view_t        name, text;
-    ngx_uint_t        i;
+    ngx_uint_t        i, first;
     ngx_iap_redis_t  *redis;
 
     redis = probe->peer->redis;
@@ -346,8 +399,11 @@ ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
     name.data = redis->probe_key.data;
     name.len = redis->probe_key.len;
 
+    first = (ngx_uint_t) ngx_random() % NGX_IAP_PROBE_NUMBERS;
+
     for (i = 0; i < NGX_IAP_PROBE_NAMES; i++) {
-        probe->len = ngx_sprintf(probe->text, "%ui%s", i, redis->use->tail)
+        probe->len = ngx_sprintf(probe->text, "%ui%s", first + i,
+                                 redis->use->tail)
                      - probe->text;
 
         if (!redis->slots) {
@@ -406,11 +462,12 @@ ngx_iap_peer_decide_args(ngx_iap_redis_t *redis, const u_char *text,
 {
     ngx_iap_args_key(args, &redis->probe_key, text, len);
 
-    ngx_iap_args_number(args, 1);
+    ngx_iap_args_number(args, 1);           /* rule */
+    ngx_iap_args_number(args, 1);           /* bucket */
     ngx_iap_args_bytes(args, "b", 1);
     ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
     ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!", 1);       /* one check, by the first rule */
+    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
 }
 
 
@@ -418,7 +475,7 @@ static ngx_int_t
 ngx_iap_peer_decide_done(redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ARRAY
-        && reply->elements == 4
+        && reply->elements >= 2
         && reply->element[1]->type == REDIS_REPLY_STRING
         && reply->element[1]->len == 1
         && reply->element[1]->str[0] != 'E')

@@ -3,16 +3,19 @@
  */
 
 #include "ngx_iap_redis_private.h"
+#include "ngx_iap_forget.h"
 
 
 static void ngx_iap_redis_event(ngx_iap_redis_t *redis, ngx_event_t *ev,
     ngx_event_handler_pt handler);
+static iap_hash_t ngx_iap_redis_hash(iap_hash_t hash, ngx_str_t *part);
 static void ngx_iap_redis_flush_handler(ngx_event_t *ev);
 static void ngx_iap_redis_burial_handler(ngx_event_t *ev);
 static void ngx_iap_redis_deadline_handler(ngx_event_t *ev);
 static uint32_t ngx_iap_decision_split(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *d);
-static void ngx_iap_decision_group(ngx_iap_decision_t *d);
+static void ngx_iap_decision_group(ngx_iap_redis_t *redis,
+    ngx_iap_decision_t *d);
 static void ngx_iap_decision_ask(ngx_iap_decision_t *d, uint32_t checks);
 static ngx_uint_t ngx_iap_redis_reaches(ngx_iap_redis_t *redis,
     uint16_t slot);
@@ -96,6 +99,7 @@ ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_queue_init(&redis->pending);
     ngx_queue_init(&redis->parked);
     ngx_queue_init(&redis->failed);
+    ngx_queue_init(&redis->forgets);
     ngx_queue_init(&redis->waiting);
 
     ngx_iap_redis_event(redis, &redis->flush, ngx_iap_redis_flush_handler);
@@ -130,7 +134,10 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
     ngx_queue_t      calls, *q;
     ngx_iap_call_t  *call;
 
-    /* a call's memory is its maker's, who is told of its end for that */
+    /* a call's memory is its maker's, who is told of its end for that, and
+       would send another one: to give back, or to ask for the rest */
+
+    redis->ending = 1;
 
     ngx_iap_queue_take(&calls, &redis->calls);
 
@@ -146,6 +153,8 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
 
         ngx_iap_call_cancel(call);
     }
+
+    ngx_iap_forget_all_gone(redis);
 
     redis->route->destroy(redis);
     ngx_iap_peers_free(redis, 1);
@@ -178,6 +187,43 @@ ngx_iap_redis_mode_name(ngx_iap_redis_mode_e mode)
 }
 
 
+/* each part with the hash of those before it */
+
+iap_hash_t
+ngx_iap_redis_which(ngx_iap_redis_conf_t *conf)
+{
+    iap_hash_t       hash;
+    ngx_uint_t       i;
+    ngx_iap_node_t  *nodes;
+
+    nodes = conf->nodes.elts;
+
+    hash.hi = conf->mode;
+    hash.lo = conf->link.db;
+
+    hash = ngx_iap_redis_hash(hash, &conf->master);
+    hash = ngx_iap_redis_hash(hash, &conf->prefix);
+
+    for (i = 0; i < conf->nodes.nelts; i++) {
+        hash = ngx_iap_redis_hash(hash, &nodes[i].name);
+    }
+
+    return hash;
+}
+
+
+static iap_hash_t
+ngx_iap_redis_hash(iap_hash_t hash, ngx_str_t *part)
+{
+    iap_view_t  text;
+
+    text.data = part->data;
+    text.len = part->len;
+
+    return iap_hash(hash, text);
+}
+
+
 ngx_int_t
 ngx_iap_redis_decide(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 {
@@ -193,7 +239,7 @@ ngx_iap_redis_decide(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
         d->subjects[i].decision = d;
         d->subjects[i].batch = NULL;
         d->subjects[i].part = 0;
-        d->subjects[i].slot = 0;
+        d->subjects[i].place = 0;
         d->subjects[i].taken = 0;
     }
 
@@ -255,7 +301,7 @@ ngx_iap_decision_split(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
         return all;
     }
 
-    ngx_iap_decision_group(d);
+    ngx_iap_decision_group(redis, d);
 
     if (d->subjects[0].part == all) {
         return all;
@@ -277,28 +323,54 @@ ngx_iap_decision_split(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 
 
 static void
-ngx_iap_decision_group(ngx_iap_decision_t *d)
+ngx_iap_decision_group(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 {
-    iap_view_t          name, text;
+    iap_view_t          text;
     ngx_uint_t          i, k;
     ngx_iap_subject_t  *subject;
 
     for (i = 0; i < d->n; i++) {
         subject = &d->subjects[i];
 
-        name.data = subject->name->data;
-        name.len = subject->name->len;
         text.data = subject->text.data;
         text.len = subject->text.len;
 
-        subject->slot = iap_keyslot(name, text);
+        subject->place = ngx_iap_redis_place(redis, subject->name, text);
 
-        for (k = 0; d->subjects[k].slot != subject->slot; k++) { /* void */ }
+        for (k = 0; d->subjects[k].place != subject->place; k++) {
+            /* void */
+        }
 
         /* k may be i itself */
 
         d->subjects[k].part |= (uint32_t) 1 << i;
     }
+}
+
+
+uint64_t
+ngx_iap_redis_place(ngx_iap_redis_t *redis, ngx_str_t *name, iap_view_t text)
+{
+    iap_hash_t  hash;
+    iap_view_t  view;
+
+    if (!redis->slots) {
+        return 0;
+    }
+
+    view.data = name->data;
+    view.len = name->len;
+
+    if (redis->conf->mode != NGX_IAP_REDIS_PROXY) {
+        return iap_keyslot(view, text);
+    }
+
+    iap_keyslot_tag(&view, &text);
+
+    hash = iap_hash(redis->zone->head->secret, view);
+    hash = iap_hash(hash, text);
+
+    return hash.lo;
 }
 
 
@@ -320,7 +392,7 @@ ngx_iap_decision_ask(ngx_iap_decision_t *d, uint32_t checks)
             continue;
         }
 
-        if (!ngx_iap_redis_reaches(redis, part->slot)) {
+        if (!ngx_iap_redis_reaches(redis, (uint16_t) part->place)) {
             ngx_iap_decision_break(d, part->part);
             continue;
         }
@@ -328,6 +400,7 @@ ngx_iap_decision_ask(ngx_iap_decision_t *d, uint32_t checks)
         d->waiting |= part->part;
 
         ngx_queue_insert_tail(&redis->pending, &part->queue);
+        redis->npending++;
     }
 
     if (!redis->flush.posted && !ngx_queue_empty(&redis->pending)) {
@@ -358,7 +431,7 @@ ngx_iap_decision_next(ngx_iap_decision_t *d)
 {
     uint32_t  later;
 
-    if (d->waiting != 0 || d->later == 0
+    if (d->waiting != 0 || d->later == 0 || d->redis->ending
         || ngx_iap_decision_refused(d) != NGX_ERROR)
     {
         return;
@@ -419,7 +492,7 @@ ngx_iap_decision_finish(ngx_iap_decision_t *d)
             d->checks[i].outcome = IAP_OUTCOME_NONE;
         }
 
-        if (redis->slots) {
+        if (redis->slots && !redis->ending) {
             ngx_iap_redis_refund(redis, d);
         }
     }

@@ -3,11 +3,11 @@
  *
  * One per worker.  Decisions that are asked for in one turn of the event loop
  * travel in one call of lua/decide.lua, up to NGX_IAP_BATCH_MAX of them.
- * Where a decision's keys live in several slots (a Cluster, or a proxy in
- * front of one), each slot has a call of its own: first those without the
- * global window, all at once; then, if none of them refused, the window,
- * which is everybody's.  What was taken is given back when another slot
- * refuses.
+ * Where a decision's keys live in several places (the slots of a Cluster; the
+ * servers behind a proxy, which go by a hash of its own), each place has a
+ * call of its own: first those without the global window, all at once; then,
+ * if none of them refused, the window, which is everybody's.  What was taken
+ * is given back when another place refuses.
  *
  * Every decision has one deadline, the link's time-out, for all of this.
  * What the store can't tell by then is IAP_OUTCOME_BROKEN, layer by layer.
@@ -15,9 +15,10 @@
  * A node that fails five times in a row is down: it is asked nothing any
  * more but, once a second, whether it is back.
  *
- * Files: _redis decisions; _batch a script call of several; _call one script
- * call and whom to send it to again; _peer a node and its health; _sentinel
- * and _cluster, where nodes are; _redis_url how they are written.
+ * Files: _redis decisions; _batch a script call of several; _refund what is
+ * given back; _call one script call and whom to send it to again; _peer a node
+ * and its health; _sentinel and _cluster, where nodes are; _redis_url how they
+ * are written.  What is to be forgotten: ngx_iap_forget.h.
  */
 
 #ifndef NGX_IAP_REDIS_H
@@ -30,12 +31,16 @@
 /* decisions of one script call */
 #define NGX_IAP_BATCH_MAX       64
 
+/* users of a segment that are told */
+#define NGX_IAP_USERS_MAX       256
+
 /* decisions that may wait in a worker; past that the caller has to do
    without */
 #define NGX_IAP_DECISIONS_MAX   16384
 
-/* failures in a row that make a node "down"; all that fails with one
-   connection is one failure */
+/* Failures in a row, and within some ten seconds, that make a node "down".  All
+   that fails with one connection is one failure, and so is all that was
+   waiting when the first of it came too late. */
 #define NGX_IAP_FAILURES_MAX    5
 
 
@@ -79,11 +84,20 @@ typedef struct {
     ngx_iap_decision_t   *decision;
     ngx_iap_batch_t      *batch;    /* that this part is in, or NULL */
     uint64_t              moment;   /* of the call that charged */
-    uint32_t              part;     /* the first check of a slot: a bit for
+    uint64_t              place;    /* see ngx_iap_redis_place() */
+    uint32_t              part;     /* the first check of a place: a bit for
                                        each check there; 0: none */
-    uint16_t              slot;
     uint8_t               taken;    /* something to give back */
+    uint8_t               rule;     /* of the check, in its batch */
 } ngx_iap_subject_t;
+
+
+/* users is all there are in the segment of a check that has refused, as
+   texts; none of them outlives the call.  Called before the decision's wake
+   is posted, perhaps, and perhaps more than once. */
+
+typedef void (*ngx_iap_full_pt)(ngx_iap_decision_t *decision,
+    ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
 
 
 struct ngx_iap_decision_s {
@@ -95,6 +109,7 @@ struct ngx_iap_decision_s {
     ngx_iap_subject_t    *subjects; /* name and text; one for each check */
     ngx_uint_t            n;        /* 1 to IAP_CHECKS_MAX */
     iap_key_t            *member;   /* of all IAP_CHECK_DISTINCT */
+    ngx_iap_full_pt       full;     /* or NULL */
     ngx_event_t           wake;     /* handler, data, log: posted when done */
 
     /* the store's */
@@ -144,11 +159,10 @@ void ngx_iap_redis_cancel(ngx_iap_decision_t *decision);
 void ngx_iap_redis_refund(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *decision);
 
-/* deletes a key, which is name and text, whatever it counts.  Nobody waits for
-   that, either. */
+/* which store it is: another one for another mode, other nodes, another master,
+   database or prefix */
 
-void ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
-    iap_view_t text);
+iap_hash_t ngx_iap_redis_which(ngx_iap_redis_conf_t *conf);
 
 /* "single", "sentinel", ...; static */
 

@@ -16,11 +16,12 @@
 
 
 /*
- * Batches that may be on their way at once to the one server that decides:
- * one that it works on, and one that waits for its turn.  What comes meanwhile
- * is the next one, which is the larger the more there is to do.
+ * Batches that may be on their way at once to the one server that decides.
+ * A second one leaves only when it is full: what comes while a batch is on
+ * its way is the next one, which is the larger the more there is to do, and a
+ * decision in a large batch costs half of one in a small one.
  */
-#define NGX_IAP_BATCHES_MAX     2
+#define NGX_IAP_BATCHES_MAX     4
 
 /* bytes that the arguments of a call may leave allocated */
 #define NGX_IAP_CALL_KEPT       (1024 * 1024)
@@ -42,9 +43,14 @@ typedef struct {
     ngx_iap_node_t     node;        /* memory is the peer's */
     ngx_iap_link_t    *link;
     ngx_uint_t         ncalls;      /* that hold a pointer to it */
-    ngx_uint_t         fails;       /* in a row */
+    ngx_uint_t         fails;       /* in a row, not long ago: */
+    uint64_t           failures[NGX_IAP_FAILURES_MAX];  /* microseconds */
+    uint64_t           failed;      /* the latest one, even if it has decided
+                                       since */
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
+    uint64_t           doubted;     /* when, if it has decided nothing since;
+                                       0: it is not */
     ngx_event_t        probe;       /* the timer, while it is down */
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
@@ -82,8 +88,7 @@ struct ngx_iap_call_s {
     /* the maker's */
 
     const ngx_iap_script_t  *script;
-    uint16_t                 slot;      /* of all its keys; 0 where there is
-                                           but one node */
+    uint16_t                 slot;      /* of all its keys, in a Cluster */
     ngx_iap_call_args_pt     args;
     ngx_iap_call_done_pt     done;
     ngx_iap_peer_t          *only;      /* no other node (a probe), or NULL */
@@ -176,7 +181,9 @@ struct ngx_iap_redis_s {
     ngx_queue_t             graves;     /* peers that are gone */
     ngx_event_t             burial;     /* posted: frees them */
     ngx_uint_t              ndown;      /* of these, and 1 if it is lost */
-    unsigned                slots:1;    /* keys have slots */
+    unsigned                slots:1;    /* keys live in several places */
+    unsigned                ending:1;   /* is being destroyed: nothing is sent
+                                           any more */
     unsigned                finding:1;  /* a search for nodes is under way:
                                            calls wait for it */
     unsigned                lost:1;     /* no node can be found */
@@ -185,11 +192,15 @@ struct ngx_iap_redis_s {
     ngx_queue_t             pending;    /* subjects: parts to be sent at the
                                            end of this turn of the event loop,
                                            or when a batch has come back */
+    ngx_uint_t              npending;
     ngx_event_t             flush;      /* posted */
     ngx_uint_t              nbatches;   /* on their way */
     ngx_queue_t             parked;     /* calls that wait for `finding` */
     ngx_queue_t             failed;     /* calls whose done is to be called */
     ngx_event_t             failure;    /* posted */
+
+    ngx_queue_t             forgets;    /* ngx_iap_forget_t, as started */
+    ngx_uint_t              nforgets;   /* keys of all of them */
 
     ngx_queue_t             waiting;    /* decisions, the first due first */
     ngx_uint_t              nwaiting;
@@ -266,6 +277,10 @@ void ngx_iap_peer_leave(ngx_iap_peer_t *peer);
 
 void ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why);
 
+/* it was not answered in time, nor were perhaps others that waited with it */
+
+void ngx_iap_peer_late(ngx_iap_peer_t *peer, uint64_t asked);
+
 /* with the connection, and so did all others that waited on it */
 
 void ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why);
@@ -299,6 +314,16 @@ void ngx_iap_batch_flush(ngx_iap_redis_t *redis);
 /* a part is no longer waited for */
 
 void ngx_iap_batch_leave(ngx_iap_subject_t *part);
+
+/*
+ * _redis: where a key lives: keys of the same place may be in one call.  0
+ * where there is but one server; its slot in a Cluster, which finds the node;
+ * and for a proxy, who knows which hash it goes by, a number that only keys
+ * with the same tag have in common, or the same keys.
+ */
+
+uint64_t ngx_iap_redis_place(ngx_iap_redis_t *redis, ngx_str_t *name,
+    iap_view_t text);
 
 /* _redis: the checks of a part (a bit for each) have their outcome */
 

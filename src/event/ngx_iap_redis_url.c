@@ -13,6 +13,8 @@ static ngx_int_t ngx_iap_redis_url_inet(ngx_pool_t *pool, ngx_str_t *rest,
     in_port_t port, ngx_iap_redis_url_t *url, const char **expected);
 static ngx_int_t ngx_iap_redis_url_unix(ngx_pool_t *pool, ngx_str_t *text,
     ngx_iap_redis_url_t *url, const char **expected);
+static u_char *ngx_iap_redis_url_value(ngx_str_t *text);
+static u_char *ngx_iap_redis_url_port(u_char *p, u_char *last);
 static ngx_int_t ngx_iap_redis_url_user(ngx_pool_t *pool, ngx_str_t *info,
     ngx_iap_redis_url_t *url, const char **expected);
 static ngx_int_t ngx_iap_redis_url_decode(ngx_pool_t *pool, u_char *p,
@@ -397,38 +399,131 @@ ngx_iap_redis_url_last(u_char *p, u_char *last, u_char c)
  * may have taken the place of anything.
  */
 
+/* A text that is refused may have its password anywhere: behind a name, in a
+   query, or where the port should be. */
+
 ngx_int_t
 ngx_iap_redis_url_show(ngx_pool_t *pool, ngx_str_t *text, ngx_str_t *shown)
 {
-    u_char  *at, *p, *info;
+    u_char  *p, *last, *info, *at, *end;
+
+    last = text->data + text->len;
+    end = last;
+    info = ngx_iap_redis_url_value(text);
+
+    if (info != NULL) {
+        end = info;
+        at = NULL;
+
+    } else {
+        info = (u_char *) ngx_strnstr(text->data, "//", text->len);
+        info = info ? info + 2 : text->data;
+
+        at = ngx_iap_redis_url_last(info, last, '@');
+        p = ngx_strlchr(info, last, '?');
+
+        if (p != NULL) {
+            end = (at == NULL || at < p) ? p : info;
+            at = at < end ? at : NULL;
+        }
+
+        if (at == NULL && info > text->data) {
+            end = ngx_iap_redis_url_port(info, end);
+        }
+    }
 
     *shown = *text;
 
-    at = ngx_iap_redis_url_last(text->data, text->data + text->len, '@');
-
-    if (at == NULL) {
+    if (at == NULL && end == last) {
         return NGX_OK;
     }
 
-    info = text->data;
-    p = (u_char *) ngx_strnstr(text->data, "//", at - text->data);
-
-    if (p != NULL) {
-        info = p + 2;
-    }
-
-    p = ngx_pnalloc(pool, text->len + sizeof("***"));
+    p = ngx_pnalloc(pool, text->len + 2 * sizeof("***"));
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     shown->data = p;
-    p = ngx_cpymem(p, text->data, info - text->data);
-    p = ngx_cpymem(p, "***", sizeof("***") - 1);
-    p = ngx_cpymem(p, at, text->data + text->len - at);
+
+    if (at != NULL) {
+        p = ngx_cpymem(p, text->data, info - text->data);
+        p = ngx_cpymem(p, "***", sizeof("***") - 1);
+        p = ngx_cpymem(p, at, end - at);
+
+    } else {
+        p = ngx_cpymem(p, text->data, end - text->data);
+    }
+
+    if (end < last) {
+        p = ngx_cpymem(p, "***", sizeof("***") - 1);
+    }
+
     shown->len = p - shown->data;
 
     return NGX_OK;
+}
+
+
+/* where the value of "name=value" begins; NULL: it is no such thing */
+
+static u_char *
+ngx_iap_redis_url_value(ngx_str_t *text)
+{
+    u_char  *p, *last, c;
+
+    last = text->data + text->len;
+
+    for (p = text->data; p < last; p++) {
+        c = *p | 0x20;
+
+        if (!(c >= 'a' && c <= 'z') && !(*p >= '0' && *p <= '9') && *p != '_'
+            && *p != '-')
+        {
+            break;
+        }
+    }
+
+    return (p > text->data && p < last && *p == '=') ? p + 1 : NULL;
+}
+
+
+/* how far it may be shown: up to a port that is none */
+
+static u_char *
+ngx_iap_redis_url_port(u_char *p, u_char *last)
+{
+    u_char  *host, *colon;
+
+    host = p;
+
+    if (p < last && *p == '[') {
+        p = ngx_strlchr(p, last, ']');
+
+        if (p == NULL) {
+            return last;
+        }
+    }
+
+    colon = ngx_strlchr(p, last, ':');
+
+    if (colon == NULL) {
+        return last;
+    }
+
+    p = ngx_strlchr(host, last, '/');
+
+    if (p != NULL && p < colon) {
+        return last;
+    }
+
+    for (p = colon + 1; p < last && *p != '/'; p++) {
+
+        if (*p < '0' || *p > '9') {
+            return colon + 1;
+        }
+    }
+
+    return last;
 }
 
 

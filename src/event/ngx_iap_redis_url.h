@@ -44,7 +44,8 @@ ngx_uint_t ngx_iap_redis_is_url(ngx_str_t *text);
 ngx_int_t ngx_iap_redis_url_parse(ngx_pool_t *pool, ngx_str_t *text,
     in_port_t port, ngx_iap_redis_url_t *url, const char **expected);
 
-/* the text without user and password, for messages; may point into it */
+/* a word of the directive, URL or not, without what may be a secret, for
+   messages; may point into it */
 
 ngx_int_t ngx_iap_redis_url_show(ngx_pool_t *pool, ngx_str_t *text,
     ngx_str_t *shown);

@@ -1,6 +1,6 @@
 /*
- * Calls that nobody waits for: lua/refund.lua, lua/forget.lua.  They have a
- * copy of all that they need, for the request may be gone before they are.
+ * Giving back what was taken: calls that nobody waits for.  They have a copy
+ * of all that they need, for the request may be gone before they are.
  */
 
 #include "ngx_iap_redis_private.h"
@@ -23,19 +23,11 @@ typedef struct {
 } ngx_iap_refund_t;
 
 
-typedef struct {
-    ngx_iap_call_t          call;       /* first */
-    ngx_str_t              *name;
-    iap_key_t               text;
-} ngx_iap_forget_t;
-
-
-static void ngx_iap_refund_slot(ngx_iap_redis_t *redis,
-    ngx_iap_decision_t *d, uint16_t slot);
+static void ngx_iap_refund_place(ngx_iap_redis_t *redis,
+    ngx_iap_decision_t *d, uint64_t place);
 static void ngx_iap_refund_item(ngx_iap_refund_item_t *item,
     iap_check_t *check, ngx_iap_subject_t *subject);
 static void ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
-static void ngx_iap_forget_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_refund_done(ngx_iap_call_t *call,
     redisReply *reply);
 
@@ -47,15 +39,15 @@ ngx_iap_redis_refund(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
 
     for (i = 0; i < d->n; i++) {
         if (d->subjects[i].taken) {
-            ngx_iap_refund_slot(redis, d, d->subjects[i].slot);
+            ngx_iap_refund_place(redis, d, d->subjects[i].place);
         }
     }
 }
 
 
 static void
-ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
-    uint16_t slot)
+ngx_iap_refund_place(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
+    uint64_t place)
 {
     ngx_uint_t         i;
     ngx_iap_refund_t  *refund;
@@ -66,7 +58,7 @@ ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
         ngx_memzero(&refund->call, sizeof(ngx_iap_call_t));
 
         refund->call.script = &ngx_iap_script_refund;
-        refund->call.slot = slot;
+        refund->call.slot = (uint16_t) place;
         refund->call.args = ngx_iap_refund_args;
         refund->call.done = ngx_iap_refund_done;
         refund->n = 0;
@@ -78,7 +70,7 @@ ngx_iap_refund_slot(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
 
     for (i = 0; i < d->n; i++) {
 
-        if (!d->subjects[i].taken || d->subjects[i].slot != slot) {
+        if (!d->subjects[i].taken || d->subjects[i].place != place) {
             continue;
         }
 
@@ -150,47 +142,6 @@ ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
             ngx_iap_args_number(args, item->second);
         }
     }
-}
-
-
-void
-ngx_iap_redis_forget(ngx_iap_redis_t *redis, ngx_str_t *name,
-    iap_view_t text)
-{
-    ngx_iap_forget_t  *forget;
-
-    forget = ngx_calloc(sizeof(ngx_iap_forget_t), redis->log);
-    if (forget == NULL) {
-        return;
-    }
-
-    forget->name = name;
-    forget->text.len = (uint8_t) ngx_min(text.len, IAP_KEY_TEXT_MAX);
-    ngx_memcpy(forget->text.data, text.data, forget->text.len);
-
-    if (redis->slots) {
-        iap_view_t  view;
-
-        view.data = name->data;
-        view.len = name->len;
-        forget->call.slot = iap_keyslot(view, text);
-    }
-
-    forget->call.script = &ngx_iap_script_forget;
-    forget->call.args = ngx_iap_forget_args;
-    forget->call.done = ngx_iap_refund_done;
-
-    ngx_iap_call_send(redis, &forget->call);
-}
-
-
-static void
-ngx_iap_forget_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
-{
-    ngx_iap_forget_t *forget = (ngx_iap_forget_t *) call;
-
-    ngx_iap_args_key(args, forget->name, forget->text.data,
-                     forget->text.len);
 }
 
 

@@ -6,18 +6,24 @@
 
 #include <ngx_sha1.h>
 
+#include "iap_resp.h"
 
-/* EVALSHA, the script, the number of keys */
-#define NGX_IAP_ARGS_HEAD  3
 
-/* bytes of text and arguments to begin with */
+/* EVALSHA, the script, the number of keys: words, and room for them */
+#define NGX_IAP_ARGS_HEAD_WORDS  3
+#define NGX_IAP_ARGS_HEAD                                                     \
+    (IAP_RESP_NUMBER_MAX + IAP_RESP_WORD_MAX(sizeof("EVALSHA"))               \
+     + IAP_RESP_WORD_MAX(40) + IAP_RESP_WORD_MAX(NGX_INT_T_LEN))
+
+/* bytes to begin with */
 #define NGX_IAP_ARGS_TEXT  4096
-#define NGX_IAP_ARGS_MAX   64
 
 
 static void ngx_iap_script_sum(ngx_iap_script_t *script);
-static ngx_int_t ngx_iap_args_room(ngx_iap_args_t *args, size_t len);
-static ngx_int_t ngx_iap_args_more(ngx_iap_args_t *args);
+static u_char *ngx_iap_args_word(ngx_iap_args_t *args, size_t len);
+static ngx_int_t ngx_iap_args_grow(ngx_iap_args_t *args, size_t size);
+static u_char *ngx_iap_args_head(u_char *p, ngx_iap_args_t *args,
+    const char *command, const void *script, size_t len);
 
 
 static const char  ngx_iap_script_decide_text[] =
@@ -126,20 +132,21 @@ ngx_iap_script_sum(ngx_iap_script_t *script)
 void
 ngx_iap_args_reset(ngx_iap_args_t *args)
 {
+    args->used = NGX_IAP_ARGS_HEAD;
     args->n = 0;
     args->nkeys = 0;
-    args->used = 0;
     args->failed = 0;
+
+    free(args->whole);
+    args->whole = NULL;
 }
 
 
 void
 ngx_iap_args_free(ngx_iap_args_t *args)
 {
-    free(args->argv);
-    free(args->at);
-    free(args->len);
     free(args->text);
+    free(args->whole);
 
     ngx_memzero(args, sizeof(ngx_iap_args_t));
 }
@@ -151,26 +158,29 @@ ngx_iap_args_key(ngx_iap_args_t *args, ngx_str_t *name, const u_char *text,
 {
     u_char  *p;
 
-    if (ngx_iap_args_room(args, name->len + len) != NGX_OK) {
-        return;
+    p = ngx_iap_args_word(args, name->len + len);
+
+    if (p != NULL) {
+        p = ngx_cpymem(p, name->data, name->len);
+        p = ngx_cpymem(p, text, len);
+        (void) iap_resp_word_end(p);
+
+        args->nkeys++;
     }
-
-    p = args->text + args->at[args->n - 1];
-    p = ngx_cpymem(p, name->data, name->len);
-    ngx_memcpy(p, text, len);
-
-    args->nkeys++;
 }
 
 
 void
 ngx_iap_args_bytes(ngx_iap_args_t *args, const void *bytes, size_t len)
 {
-    if (ngx_iap_args_room(args, len) != NGX_OK) {
-        return;
-    }
+    u_char  *p;
 
-    ngx_memcpy(args->text + args->at[args->n - 1], bytes, len);
+    p = ngx_iap_args_word(args, len);
+
+    if (p != NULL) {
+        p = ngx_cpymem(p, bytes, len);
+        (void) iap_resp_word_end(p);
+    }
 }
 
 
@@ -179,120 +189,110 @@ ngx_iap_args_number(ngx_iap_args_t *args, uint64_t number)
 {
     u_char  buf[NGX_INT64_LEN];
 
-    ngx_iap_args_bytes(args, buf, ngx_sprintf(buf, "%uL", number) - buf);
+    ngx_iap_args_bytes(args, buf, iap_resp_decimal(buf, number) - buf);
 }
 
 
-/* one more argument, of len bytes */
+/* one more, of len bytes: where they and its end are to be written */
 
-static ngx_int_t
-ngx_iap_args_room(ngx_iap_args_t *args, size_t len)
+static u_char *
+ngx_iap_args_word(ngx_iap_args_t *args, size_t len)
 {
+    u_char  *p, *bytes;
     size_t   size;
-    u_char  *text;
 
     if (args->failed) {
-        return NGX_ERROR;
+        return NULL;
     }
 
-    if (args->n + NGX_IAP_ARGS_HEAD >= args->max
-        && ngx_iap_args_more(args) != NGX_OK)
-    {
+    size = args->used + IAP_RESP_WORD_MAX(len);
+
+    if (size > args->size && ngx_iap_args_grow(args, size) != NGX_OK) {
         args->failed = 1;
-        return NGX_ERROR;
+        return NULL;
     }
 
-    if (args->used + len > args->size) {
-        size = ngx_max(args->size * 2, NGX_IAP_ARGS_TEXT);
-        size = ngx_max(size, args->used + len);
+    p = args->text + args->used;
+    bytes = iap_resp_word_begin(p, len);
 
-        text = realloc(args->text, size);
-        if (text == NULL) {
-            args->failed = 1;
-            return NGX_ERROR;
-        }
-
-        args->text = text;
-        args->size = size;
-    }
-
-    args->at[args->n] = args->used;
-    args->len[args->n + NGX_IAP_ARGS_HEAD] = len;
-    args->used += len;
+    args->used += bytes - p + len + sizeof(CRLF) - 1;
     args->n++;
 
-    return NGX_OK;
+    return bytes;
 }
 
 
 static ngx_int_t
-ngx_iap_args_more(ngx_iap_args_t *args)
+ngx_iap_args_grow(ngx_iap_args_t *args, size_t size)
 {
-    void        *p;
-    ngx_uint_t   max;
+    u_char  *text;
 
-    max = ngx_max(args->max * 2, NGX_IAP_ARGS_MAX);
+    size = ngx_max(size, ngx_max(args->size * 2, NGX_IAP_ARGS_TEXT));
 
-    p = realloc(args->argv, max * sizeof(char *));
-    if (p == NULL) {
+    text = realloc(args->text, size);
+    if (text == NULL) {
         return NGX_ERROR;
     }
 
-    args->argv = p;
-
-    p = realloc(args->at, max * sizeof(size_t));
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    args->at = p;
-
-    p = realloc(args->len, max * sizeof(size_t));
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    args->len = p;
-    args->max = max;
+    args->text = text;
+    args->size = size;
 
     return NGX_OK;
 }
 
 
-char *
+u_char *
 ngx_iap_args_command(ngx_iap_args_t *args, const ngx_iap_script_t *script,
     ngx_uint_t eval, size_t *len)
 {
-    char        *command;
-    u_char       buf[NGX_INT_T_LEN];
-    long long    n;
-    ngx_uint_t   i;
+    size_t   words, head;
+    u_char  *p, buf[NGX_IAP_ARGS_HEAD];
 
     if (args->failed || args->nkeys == 0) {
         return NULL;
     }
 
-    args->argv[0] = eval ? "EVAL" : "EVALSHA";
-    args->len[0] = ngx_strlen(args->argv[0]);
+    words = args->used - NGX_IAP_ARGS_HEAD;
 
-    args->argv[1] = eval ? script->text : (const char *) script->sha;
-    args->len[1] = eval ? script->len : sizeof(script->sha);
+    if (!eval) {
 
-    args->argv[2] = (const char *) buf;
-    args->len[2] = ngx_sprintf(buf, "%ui", args->nkeys) - buf;
+        /* the room before the words is filled from behind */
 
-    for (i = 0; i < args->n; i++) {
-        args->argv[i + NGX_IAP_ARGS_HEAD] =
-                                  (const char *) args->text + args->at[i];
+        head = ngx_iap_args_head(buf, args, "EVALSHA", script->sha,
+                                 sizeof(script->sha))
+               - buf;
+        *len = head + words;
+
+        p = args->text + NGX_IAP_ARGS_HEAD - head;
+        ngx_memcpy(p, buf, head);
+
+        return p;
     }
 
-    n = redisFormatCommandArgv(&command, (int) (args->n + NGX_IAP_ARGS_HEAD),
-                               args->argv, args->len);
-    if (n < 0) {
+    args->whole = malloc(NGX_IAP_ARGS_HEAD + script->len + words);
+    if (args->whole == NULL) {
         return NULL;
     }
 
-    *len = (size_t) n;
+    p = ngx_iap_args_head(args->whole, args, "EVAL", script->text,
+                          script->len);
+    p = ngx_cpymem(p, args->text + NGX_IAP_ARGS_HEAD, words);
+    *len = p - args->whole;
 
-    return command;
+    return args->whole;
+}
+
+
+static u_char *
+ngx_iap_args_head(u_char *p, ngx_iap_args_t *args, const char *command,
+    const void *script, size_t len)
+{
+    u_char  number[NGX_INT_T_LEN];
+
+    p = iap_resp_words(p, args->n + NGX_IAP_ARGS_HEAD_WORDS);
+    p = iap_resp_word(p, command, ngx_strlen(command));
+    p = iap_resp_word(p, script, len);
+
+    return iap_resp_word(p, number,
+                         iap_resp_decimal(number, args->nkeys) - number);
 }

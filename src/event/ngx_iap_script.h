@@ -8,7 +8,6 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
-#include <hiredis/hiredis.h>
 
 
 typedef struct {
@@ -38,22 +37,20 @@ void ngx_iap_scripts_init(void);
 
 
 /*
- * A command under construction: the script's keys, then its arguments.  The
- * memory grows as needed and is kept; zero-filled is an empty one.  What is
- * added is copied.  After a want of memory everything added is dropped, and
- * ngx_iap_args_command() returns NULL.
+ * A command under construction: the script's keys, then its arguments, as the
+ * protocol has them.  The memory grows as needed and is kept; zero-filled is
+ * an empty one, to be reset before use.  What is added is copied.  After a
+ * want of memory everything added is dropped, and ngx_iap_args_command()
+ * returns NULL.
  */
 
 typedef struct {
-    const char  **argv;         /* filled when the command is made */
-    size_t       *at;           /* where each begins in text */
-    size_t       *len;
-    ngx_uint_t    n;
-    ngx_uint_t    max;
-    ngx_uint_t    nkeys;
-    u_char       *text;
+    u_char       *text;         /* room for what stands before, then words */
     size_t        used;
     size_t        size;
+    ngx_uint_t    n;            /* words */
+    ngx_uint_t    nkeys;
+    u_char       *whole;        /* a command with the script's text, or NULL */
     unsigned      failed:1;
 } ngx_iap_args_t;
 
@@ -71,11 +68,10 @@ void ngx_iap_args_number(ngx_iap_args_t *args, uint64_t number);
 
 /*
  * The command: EVALSHA, or EVAL with the text.  NULL: no memory, or there is
- * no key, so that nothing is to be done.  The caller frees it with
- * redisFreeCommand().
+ * no key, so that nothing is to be done.  It is valid until the next reset.
  */
 
-char *ngx_iap_args_command(ngx_iap_args_t *args,
+u_char *ngx_iap_args_command(ngx_iap_args_t *args,
     const ngx_iap_script_t *script, ngx_uint_t eval, size_t *len);
 
 

@@ -146,6 +146,7 @@ ngx_iap_search_begin(ngx_iap_search_t *search)
     }
 
     search->running = 1;
+    search->confirmed = 0;
     search->ever = 1;
     search->began = ngx_current_msec;
     search->why = "there is nobody to ask";
@@ -173,7 +174,12 @@ ngx_iap_search_ask(ngx_iap_search_t *search, ngx_iap_link_t *link)
         link = search->kind->next(search);
     }
 
-    ngx_iap_search_failed(search);
+    if (search->confirmed) {
+        ngx_iap_search_found(search);
+
+    } else {
+        ngx_iap_search_failed(search);
+    }
 }
 
 
@@ -187,9 +193,18 @@ ngx_iap_search_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
 
     case NGX_IAP_OP_OK:
 
-        if (ngx_iap_search_answered(search, reply) == NGX_OK) {
+        switch (ngx_iap_search_answered(search, reply)) {
+
+        case NGX_OK:
             ngx_iap_search_found(search);
             return;
+
+        case NGX_AGAIN:
+            search->confirmed = 1;
+            break;
+
+        default:
+            break;
         }
 
         break;

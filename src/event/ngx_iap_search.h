@@ -40,7 +40,8 @@ typedef struct {
 
     /* no error reply.  NGX_OK: that was what is looked for, and nothing is
        being asked any more; NGX_DECLINED: the next one is to be asked, and
-       search->why says why */
+       search->why says why; NGX_AGAIN: the next one is to be asked, but if
+       none has better news, what is known was right */
     ngx_int_t        (*answer)(ngx_iap_search_t *search, redisReply *reply);
 
     /* whether nodes are known */
@@ -72,6 +73,7 @@ struct ngx_iap_search_s {
     u_char                        words[NGX_IAP_SEARCH_WORDS];
 
     unsigned                      running:1;
+    unsigned                      confirmed:1;  /* NGX_AGAIN, in this one */
     unsigned                      ever:1;       /* began is set */
     unsigned                      told:1;       /* silence, until it ends */
 };

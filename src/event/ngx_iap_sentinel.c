@@ -3,8 +3,9 @@
  *
  * While there is traffic one of them is asked once a second, so that a master
  * that has been replaced, but doesn't know it yet, is left; and at once, when
- * the master fails or says that it is none.  All of them have to fail before
- * it matters, and only if no master is known yet.
+ * the master fails or says that it is none.  Then whoever names that one again
+ * is not believed before all others have been asked.  All of them have to fail
+ * before it matters, and only if no master is known yet.
  */
 
 #include "ngx_iap_search.h"
@@ -166,9 +167,13 @@ ngx_iap_sentinel_doubt(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer)
 
     /* what waited on one that was left ends, too */
 
-    if (!peer->gone) {
-        ngx_iap_search_start(&sentinel->search, NGX_IAP_SEARCH_DOUBT);
+    if (peer->gone) {
+        return;
     }
+
+    peer->doubted = ngx_iap_call_now();
+
+    ngx_iap_search_start(&sentinel->search, NGX_IAP_SEARCH_DOUBT);
 }
 
 
@@ -251,6 +256,13 @@ ngx_iap_sentinel_answer(ngx_iap_search_t *search, redisReply *reply)
     if (peer == NULL) {
         search->why = "no memory";
         return NGX_DECLINED;
+    }
+
+    /* This one may be cut off from the others, who know better.  Whoever is
+       in doubt is the master that is known. */
+
+    if (peer->down || peer->doubted) {
+        return NGX_AGAIN;
     }
 
     sentinel->best = (sentinel->best + sentinel->asked - 1) % sentinel->n;

@@ -70,7 +70,9 @@ typedef struct {
     iap_ticks_t           keys_until;   /* no ban of a key lasts longer; locked
                                            for writing */
     ngx_atomic_t          pardons;      /* raised when a ban is lifted */
-    uint64_t              spare[4];     /* to the end of a line of the cache */
+    iap_entry_t           denied_window;    /* the global layer's place in the
+                                               deny cache; locked */
+    uint64_t              spare[1];     /* to the end of a line of the cache */
 
     /* what every request writes */
 

@@ -28,6 +28,7 @@ static ngx_int_t ngx_iap_zone_divide(ngx_iap_zone_t *zone);
 static size_t ngx_iap_zone_kept(ngx_iap_zone_t *zone);
 static size_t ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages);
 static void ngx_iap_zone_attach(ngx_iap_zone_t *zone);
+static size_t ngx_iap_zone_table_used(iap_table_t *table);
 static void ngx_iap_zone_say_fresh(ngx_iap_zone_t *zone, ngx_log_t *log);
 static ngx_uint_t ngx_iap_zone_had_older(ngx_iap_zone_t *zone);
 
@@ -229,6 +230,8 @@ ngx_iap_zone_missing(ngx_iap_zone_t *zone, size_t pages)
 static void
 ngx_iap_zone_attach(ngx_iap_zone_t *zone)
 {
+    size_t      size, users;
+    u_char     *denied;
     ngx_uint_t  i;
 
     for (i = 0; i < NGX_IAP_KIND_COUNT; i++) {
@@ -236,6 +239,18 @@ ngx_iap_zone_attach(ngx_iap_zone_t *zone)
                               zone->shm_zone->shm.addr + zone->head->offset[i],
                               zone->head->size[i], ngx_iap_kinds[i].stride);
     }
+
+    /* whoever brings ever new users must not keep others out of it */
+
+    size = zone->head->size[NGX_IAP_KIND_DENIED];
+    users = size / 4;
+    denied = zone->shm_zone->shm.addr
+             + zone->head->offset[NGX_IAP_KIND_DENIED];
+
+    (void) iap_table_init(&zone->denied, denied, size - users,
+                          sizeof(iap_entry_t));
+    (void) iap_table_init(&zone->denied_users, denied + size - users, users,
+                          sizeof(iap_entry_t));
 }
 
 
@@ -435,11 +450,24 @@ ngx_iap_zone_size(ngx_iap_zone_t *zone, ngx_iap_kind_e kind)
 size_t
 ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind)
 {
-    uint64_t      i, n, step, looked, live;
-    iap_table_t  *table;
-    iap_ticks_t   now;
+    size_t  used;
 
-    table = ngx_iap_zone_table(zone, kind);
+    used = ngx_iap_zone_table_used(ngx_iap_zone_table(zone, kind));
+
+    if (kind == NGX_IAP_KIND_DENIED) {
+        used += ngx_iap_zone_table_used(&zone->denied_users);
+    }
+
+    return used;
+}
+
+
+static size_t
+ngx_iap_zone_table_used(iap_table_t *table)
+{
+    uint64_t     i, n, step, looked, live;
+    iap_ticks_t  now;
+
     n = iap_table_entries(table);
     now = ngx_iap_now();
     step = n / NGX_IAP_SAMPLE + 1;

@@ -89,6 +89,9 @@ typedef struct {
     /* the log of bans, see ngx_iap_ban_log.h */
     uint64_t       machine;         /* this one's number in it, drawn */
     ngx_atomic_t   read_at;         /* msec of the latest reading */
+    ngx_atomic_t   known_at;        /* and of the latest that came to the
+                                       log's end, or when it was first to be
+                                       read; 0: never */
     uint64_t       read_ms;         /* as far as it was read; locked */
     uint64_t       read_seq;
 } ngx_iap_zone_store_t;
@@ -124,6 +127,7 @@ typedef struct {
     uint64_t       queues;          /* likewise */
     iap_ticks_t    bans_until;      /* no ban lasts longer; under the lock */
     iap_ticks_t    denied_until;    /* no denial lasts longer; locked */
+    iap_ticks_t    segments_until;  /* nor that of a segment */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
 
@@ -136,9 +140,9 @@ typedef struct {
     ngx_iap_zone_store_t   ledger_rest;
 } ngx_iap_zone_head_t;
 
-_Static_assert(sizeof(ngx_iap_zone_store_t) == 176, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 792, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 824, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -163,9 +167,13 @@ struct ngx_iap_zone_s {
     ngx_iap_zone_head_t    *head;
     iap_tables_t            tables;
     iap_table_t             bans;
-    iap_table_t             denied;     /* iap_entry_t */
+    iap_table_t             denied;     /* iap_entry_t: three quarters of what
+                                           there is for that */
+    iap_table_t             denied_users;   /* and of segments */
 
     uint64_t                generation; /* of this configuration */
+    iap_hash_t              store;      /* which one counts, besides the zone;
+                                           zero: none does */
     ngx_uint_t              nslots;     /* that it needs */
     ngx_uint_t              nbreakers;
     ngx_uint_t              nqueues;
@@ -232,7 +240,7 @@ size_t ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 
 const char *ngx_iap_kind_name(ngx_iap_kind_e kind);
 
-/* the view of a kind's table */
+/* the view of a kind's table; of NGX_IAP_KIND_DENIED the first */
 
 iap_table_t *ngx_iap_zone_table(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 

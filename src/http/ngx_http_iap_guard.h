@@ -33,6 +33,7 @@
 
 #include "ngx_iap_ban_log.h"
 #include "ngx_iap_breaker.h"
+#include "ngx_iap_forget.h"
 #include "ngx_iap_shared_ledger.h"
 
 #include "iap_classify.h"
@@ -180,6 +181,9 @@ typedef struct ngx_http_iap_guard_queue_s  ngx_http_iap_guard_queue_t;
 typedef struct ngx_http_iap_guard_ledger_s  ngx_http_iap_guard_ledger_t;
 
 
+typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
+
+
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
     ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
@@ -200,6 +204,8 @@ typedef struct {
     /* this worker's own; see _store */
     ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
     ngx_iap_ban_log_t              *ban_log;
+    ngx_http_iap_guard_trip_t      *trips;      /* that are free */
+    ngx_uint_t                      ntrips;
 } ngx_http_iap_guard_main_conf_t;
 
 
@@ -245,9 +251,6 @@ typedef enum {
     NGX_HTTP_IAP_GUARD_STORE_REDIS,
     NGX_HTTP_IAP_GUARD_STORE_FALLBACK   /* some layers without the store */
 } ngx_http_iap_guard_store_e;
-
-
-typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
 
 
 /* a request's call of its upstream, under a breaker; zero-filled is none */
@@ -469,6 +472,12 @@ ngx_int_t ngx_http_iap_guard_decide(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
 
+/* the store, which is opened if it is not yet; NULL after logging.  Where there
+   is a redis_conf. */
+
+ngx_iap_redis_t *ngx_http_iap_guard_store(
+    ngx_http_iap_guard_main_conf_t *imcf);
+
 ngx_int_t ngx_http_iap_guard_init_process(ngx_cycle_t *cycle);
 void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 
@@ -499,11 +508,27 @@ ngx_int_t ngx_http_iap_guard_banned(ngx_http_request_t *r,
 void ngx_http_iap_guard_note_ban(ngx_http_iap_guard_ctx_t *ctx,
     iap_ticks_t left);
 
-/* bans the whole prefix that addr is in, after a segment has refused */
+/* bans the whole prefix that addr is in, after a segment has refused; unless
+   the guard has more pardons now */
 
 void ngx_http_iap_guard_ban(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_layer_t *layer,
-    iap_addr_t *addr);
+    iap_addr_t *addr, uint64_t pardons);
+
+/*
+ * What the guard's segments have counted of a prefix is forgotten: in the
+ * zone, and in the store once `forget`, which may be NULL, is started.
+ * NGX_ERROR: no memory; what there was of it has been done.
+ */
+
+ngx_int_t ngx_http_iap_guard_forget_prefix(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_t *guard,
+    const iap_addr_t *addr, unsigned bits, ngx_iap_forget_t *forget);
+
+/* the same for the prefix of a ban, if it is one of a prefix */
+
+ngx_int_t ngx_http_iap_guard_forget_ban(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_forget_t *forget);
 
 /* _identity */
 

@@ -143,16 +143,27 @@ ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_str_t *param)
 {
     size_t     i;
+    u_char    *value;
     ngx_str_t  file, *token;
 
     if (!ilcf->api_write
         || ngx_strncmp(param->data, "token_file=", 11) != 0
         || param->len == 11)
     {
+        /* it may be the token itself */
+
+        file = *param;
+        value = ngx_strlchr(file.data, file.data + file.len, '=');
+
+        if (value != NULL) {
+            file.len = value + 1 - file.data;
+        }
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\", expected "
+                           "invalid parameter \"%V%s\", expected "
                            "\"token_file=\" after \"write\", and none after "
-                           "\"read\"", param);
+                           "\"read\"", &file,
+                           file.len < param->len ? "***" : "");
         return NGX_CONF_ERROR;
     }
 
@@ -422,7 +433,15 @@ ngx_http_iap_guard_api_token(ngx_http_request_t *r, ngx_str_t *token)
 static void
 ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r)
 {
-    ngx_http_finalize_request(r, ngx_http_iap_guard_api_change(r));
+    ngx_int_t  rc;
+
+    rc = ngx_http_iap_guard_api_change(r);
+
+    /* else the request keeps what it was given for reading the body */
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_finalize_request(r, rc);
+    }
 }
 
 

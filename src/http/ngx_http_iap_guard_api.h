@@ -3,9 +3,11 @@
  *
  * _api          the directive, routing, who may
  * _api_io       reading the body and arguments, answering
+ * _api_wait     answering later
  * _api_status   status, metrics, guards; _api_store, what of it is the store's
  * _api_breakers breakers
- * _api_bans     bans
+ * _api_bans     bans, listed and made
+ * _api_lift     bans, lifted
  * _api_queues   queues
  *
  * A call makes its answer from copies, never under the zone's lock, and
@@ -36,7 +38,8 @@ typedef struct {
 } ngx_http_iap_guard_call_t;
 
 
-/* returns what finalizes the request */
+/* returns what finalizes the request; or, of one with a body, NGX_AGAIN: the
+   call finalizes it itself, later */
 
 typedef ngx_int_t (*ngx_http_iap_guard_call_pt)(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
@@ -84,6 +87,34 @@ json_t *ngx_http_iap_guard_api_string(const u_char *data, size_t len);
 ngx_int_t ngx_http_iap_guard_api_arg(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 
+/*
+ * A call that answers later, whose memory is its maker's: until it has
+ * answered, or was forsaken, the request has a pointer to it.
+ */
+
+typedef struct {
+    ngx_int_t            (*answer)(ngx_http_request_t *r, void *data);
+    void                 (*forsaken)(void *data);   /* the request has ended */
+    void                  *data;
+
+    ngx_http_request_t    *request;     /* NULL: nobody waits */
+    ngx_http_cleanup_t    *cleanup;     /* the request's */
+    ngx_event_t            wake;        /* posted: answers */
+} ngx_http_iap_guard_api_wait_t;
+
+/* returns what the call is to return: NGX_AGAIN if the request waits now */
+
+ngx_int_t ngx_http_iap_guard_api_wait(ngx_http_request_t *r,
+    ngx_http_iap_guard_api_wait_t *wait);
+
+/* has it answered soon, but not from inside; if there is a request still */
+
+void ngx_http_iap_guard_api_wake(ngx_http_iap_guard_api_wait_t *wait);
+
+/* neither will be called any more; for when all ends */
+
+void ngx_http_iap_guard_api_leave(ngx_http_iap_guard_api_wait_t *wait);
+
 /* calls */
 
 ngx_int_t ngx_http_iap_guard_api_status(ngx_http_request_t *r,
@@ -115,6 +146,14 @@ ngx_int_t ngx_http_iap_guard_api_queue(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
+
+/* of _api_bans: the key text of an identity as a client would give it, or as
+   the list shows it; NGX_ERROR: it can't be one */
+
+ngx_int_t ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_str_t *text, iap_key_t *key);
+
+ngx_uint_t ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer);
 
 /* a list of bans for `status`; at most max of them */
 

@@ -1,7 +1,7 @@
 /*
- * API: bans.  {"guard":"redeem","layer":"segment","key":"203.0.113.0/24",
- * "seconds":240}; the key of any other layer is an identity, as a client
- * would give it, or as the list shows it.
+ * API: bans, listed and made.  {"guard":"redeem","layer":"segment",
+ * "key":"203.0.113.0/24","seconds":240}; the key of any other layer is an
+ * identity, as a client would give it, or as the list shows it.
  */
 
 #include "ngx_http_iap_guard_api.h"
@@ -13,29 +13,19 @@ typedef struct {
 } ngx_http_iap_guard_ban_list_t;
 
 
+/* a ban that was made here; its answer waits until it stands in the log, so
+   that it comes before what is changed next; in the request's pool */
+
 typedef struct {
-    ngx_http_iap_guard_main_conf_t  *imcf;
-    ngx_log_t                       *log;
-    ngx_str_t                        key;       /* as given; len 0: any */
-    iap_key_t                        identity;  /* key, if it is one */
-    ngx_iap_ban_filter_t             filter;
-    ngx_uint_t                       lifted;
-} ngx_http_iap_guard_ban_lift_t;
+    ngx_http_iap_guard_api_wait_t   wait;
+    ngx_iap_ban_log_wait_t          log_wait;
+    ngx_uint_t                      status;
+    json_t                         *json;       /* the answer's */
+} ngx_http_iap_guard_ban_made_t;
 
 
 static ngx_int_t ngx_http_iap_guard_ban_append(ngx_iap_ban_info_t *ban,
     void *data);
-static ngx_int_t ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
-    ngx_http_iap_guard_ban_lift_t *lift);
-static void ngx_http_iap_guard_ban_filter(
-    ngx_http_iap_guard_ban_lift_t *lift);
-static ngx_int_t ngx_http_iap_guard_ban_lifted(ngx_iap_ban_info_t *ban,
-    void *data);
-static void ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_lift_t *lift);
-static void ngx_http_iap_guard_ban_tell(ngx_http_iap_guard_ban_lift_t *lift);
-static ngx_int_t ngx_http_iap_guard_ban_key(
-    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *text, iap_key_t *key);
 static ngx_iap_slot_layer_t *ngx_http_iap_guard_ban_layer(
     ngx_http_iap_guard_t *guard, ngx_str_t *name);
 static ngx_int_t ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
@@ -47,7 +37,15 @@ static ngx_int_t ngx_http_iap_guard_ban_put(
     ngx_str_t *shown);
 static json_t *ngx_http_iap_guard_ban_json(ngx_str_t *guard,
     ngx_str_t *layer, ngx_str_t *key, uint64_t seconds);
-static ngx_uint_t ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer);
+static ngx_int_t ngx_http_iap_guard_ban_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf);
+static ngx_int_t ngx_http_iap_guard_ban_share(ngx_http_request_t *r,
+    ngx_uint_t status, json_t *json);
+static void ngx_http_iap_guard_ban_logged(void *data,
+    ngx_iap_ban_log_told_e told);
+static ngx_int_t ngx_http_iap_guard_ban_answer(ngx_http_request_t *r,
+    void *data);
+static void ngx_http_iap_guard_ban_forsaken(void *data);
 static ngx_uint_t ngx_http_iap_guard_ban_field(json_t *body,
     const char *name, ngx_str_t *value);
 
@@ -148,9 +146,11 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     ngx_http_iap_guard_t *guard, ngx_str_t *layer, ngx_str_t *key,
     ngx_uint_t seconds)
 {
+    json_t                          *json;
     u_char                           buf[IAP_KEY_TEXT_MAX];
     ngx_int_t                        rc;
     ngx_str_t                        shown;
+    ngx_uint_t                       status;
     ngx_iap_slot_layer_t            *slot_layer;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
@@ -178,26 +178,126 @@ ngx_http_iap_guard_ban_make(ngx_http_request_t *r,
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_zone_full(imcf->zone, r->connection->log);
-
-        return ngx_http_iap_guard_api_error(r, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                            "unavailable",
-                                            "the zone has no room for more "
-                                            "bans");
+        return ngx_http_iap_guard_ban_no_room(r, imcf);
     }
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "iap_guard \"%V\" bans %V in layer \"%V\" for %ui seconds "
                   "through the API", &guard->name, &shown, layer, seconds);
 
+    status = rc == NGX_OK ? NGX_HTTP_CREATED : NGX_HTTP_OK;
+    json = ngx_http_iap_guard_ban_json(&guard->name, layer, &shown, seconds);
+
+    if (imcf->redis_conf == NULL || json == NULL) {
+        return ngx_http_iap_guard_api_json(r, status, json);
+    }
+
+    (void) ngx_http_iap_guard_store(imcf);
+
     if (imcf->ban_log != NULL) {
         ngx_iap_ban_log_made(imcf->ban_log, &guard->name, layer, &shown);
     }
 
-    return ngx_http_iap_guard_api_json(r, rc == NGX_OK ? NGX_HTTP_CREATED
-                                                       : NGX_HTTP_OK,
-                       ngx_http_iap_guard_ban_json(&guard->name, layer,
-                                                   &shown, seconds));
+    return ngx_http_iap_guard_ban_share(r, status, json);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_no_room(ngx_http_request_t *r,
+    ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_iap_zone_full(imcf->zone, r->connection->log);
+
+    return ngx_http_iap_guard_api_error(r, NGX_HTTP_SERVICE_UNAVAILABLE,
+                                        "unavailable", "the zone has no room "
+                                        "for more bans");
+}
+
+
+/* what the ban log was given is waited for, and json is the answer */
+
+static ngx_int_t
+ngx_http_iap_guard_ban_share(ngx_http_request_t *r, ngx_uint_t status,
+    json_t *json)
+{
+    ngx_int_t                        rc;
+    ngx_http_iap_guard_ban_made_t   *made;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    made = ngx_pcalloc(r->pool, sizeof(ngx_http_iap_guard_ban_made_t));
+    if (made == NULL) {
+        json_decref(json);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    made->status = status;
+    made->json = json;
+
+    made->wait.answer = ngx_http_iap_guard_ban_answer;
+    made->wait.forsaken = ngx_http_iap_guard_ban_forsaken;
+    made->wait.data = made;
+
+    made->log_wait.handler = ngx_http_iap_guard_ban_logged;
+    made->log_wait.data = made;
+
+    rc = imcf->ban_log ? ngx_iap_ban_log_wait(imcf->ban_log, &made->log_wait)
+                       : NGX_DECLINED;
+
+    if (rc == NGX_AGAIN) {
+        rc = ngx_http_iap_guard_api_wait(r, &made->wait);
+
+        if (rc != NGX_AGAIN) {
+            ngx_http_iap_guard_ban_forsaken(made);
+        }
+
+        return rc;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_iap_guard_ban_logged(made, NGX_IAP_BAN_LOG_LATE);
+    }
+
+    return ngx_http_iap_guard_ban_answer(r, made);
+}
+
+
+static void
+ngx_http_iap_guard_ban_logged(void *data, ngx_iap_ban_log_told_e told)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    if (told == NGX_IAP_BAN_LOG_GONE) {
+        ngx_http_iap_guard_api_leave(&made->wait);
+        ngx_http_iap_guard_ban_forsaken(made);
+        return;
+    }
+
+    if (told == NGX_IAP_BAN_LOG_LATE) {
+        (void) json_object_set_new(made->json, "shared", json_false());
+    }
+
+    ngx_http_iap_guard_api_wake(&made->wait);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_ban_answer(ngx_http_request_t *r, void *data)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    return ngx_http_iap_guard_api_json(r, made->status, made->json);
+}
+
+
+static void
+ngx_http_iap_guard_ban_forsaken(void *data)
+{
+    ngx_http_iap_guard_ban_made_t *made = data;
+
+    ngx_iap_ban_log_cancel(&made->log_wait);
+    json_decref(made->json);
 }
 
 
@@ -269,227 +369,6 @@ ngx_http_iap_guard_ban_json(ngx_str_t *guard, ngx_str_t *layer,
 
 
 ngx_int_t
-ngx_http_iap_guard_api_bans_delete(ngx_http_request_t *r,
-    ngx_http_iap_guard_call_t *call)
-{
-    ngx_int_t                      rc;
-    ngx_http_iap_guard_ban_lift_t  lift;
-
-    ngx_memzero(&lift, sizeof(ngx_http_iap_guard_ban_lift_t));
-
-    rc = ngx_http_iap_guard_ban_args(r, &lift);
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (rc == NGX_DECLINED) {
-        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
-                                            "bad_request", "expected at least "
-                                            "one of \"guard=\", \"layer=\" "
-                                            "and \"key=\", each with a value "
-                                            "and once, and nothing else");
-    }
-
-    lift.imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
-    lift.log = r->connection->log;
-
-    ngx_http_iap_guard_ban_filter(&lift);
-
-    ngx_iap_bans_lift(lift.imcf->zone, &lift.filter,
-                      ngx_http_iap_guard_ban_lifted, &lift);
-
-    ngx_http_iap_guard_ban_tell(&lift);
-
-    return ngx_http_iap_guard_api_json(r, NGX_HTTP_OK,
-                          json_pack("{s:I}", "lifted",
-                                    (json_int_t) lift.lifted));
-}
-
-
-/* NGX_DECLINED: there are none, or others, or empty ones: whoever lifts bans
-   by mistake lets attackers in */
-
-static ngx_int_t
-ngx_http_iap_guard_ban_args(ngx_http_request_t *r,
-    ngx_http_iap_guard_ban_lift_t *lift)
-{
-    u_char      *p, *last, *end;
-    ngx_int_t    rc;
-    ngx_uint_t   i, n, given;
-
-    struct {
-        const char  *name;
-        ngx_str_t   *value;
-    } args[] = {
-        { "guard", &lift->filter.guard },
-        { "layer", &lift->filter.layer },
-        { "key", &lift->key }
-    };
-
-    given = 0;
-
-    for (i = 0; i < sizeof(args) / sizeof(args[0]); i++) {
-        rc = ngx_http_iap_guard_api_arg(r, args[i].name, args[i].value);
-
-        if (rc == NGX_ERROR) {
-            return NGX_ERROR;
-        }
-
-        if (rc == NGX_OK) {
-            if (args[i].value->len == 0) {
-                return NGX_DECLINED;
-            }
-
-            given++;
-        }
-    }
-
-    n = 0;
-    end = r->args.data + r->args.len;
-
-    for (p = r->args.data; p < end; p = last + 1) {
-        last = ngx_strlchr(p, end, '&');
-        last = last ? last : end;
-        n++;
-    }
-
-    return (given != 0 && n == given) ? NGX_OK : NGX_DECLINED;
-}
-
-
-/* a key may be meant as a prefix, as an identity, or as either */
-
-static void
-ngx_http_iap_guard_ban_filter(ngx_http_iap_guard_ban_lift_t *lift)
-{
-    iap_view_t  view;
-
-    if (lift->key.len == 0) {
-        lift->filter.any_key = 1;
-        return;
-    }
-
-    view.data = lift->key.data;
-    view.len = lift->key.len;
-    (void) iap_addr_parse_prefix(view, &lift->filter.addr,
-                                 &lift->filter.bits);
-
-    if (ngx_http_iap_guard_ban_key(lift->imcf, &lift->key, &lift->identity)
-        == NGX_OK)
-    {
-        lift->filter.key.data = lift->identity.data;
-        lift->filter.key.len = lift->identity.len;
-    }
-}
-
-
-static ngx_int_t
-ngx_http_iap_guard_ban_lifted(ngx_iap_ban_info_t *ban, void *data)
-{
-    ngx_http_iap_guard_ban_lift_t *lift = data;
-
-    ngx_http_iap_guard_ban_forget(ban, lift);
-    lift->lifted++;
-
-    ngx_log_error(NGX_LOG_ERR, lift->log, 0,
-                  "iap_guard \"%V\" lifts the ban of %*s in layer \"%V\" "
-                  "through the API", &ban->guard, ban->key_len, ban->key,
-                  &ban->layer);
-
-    return NGX_OK;
-}
-
-
-/* the segment that a lifted ban was made of is still full: without this, its
-   next new user would bring the ban back */
-
-static void
-ngx_http_iap_guard_ban_forget(ngx_iap_ban_info_t *ban,
-    ngx_http_iap_guard_ban_lift_t *lift)
-{
-    unsigned                      bits;
-    ngx_uint_t                    i;
-    iap_addr_t                    addr;
-    iap_hash_t                    segment;
-    iap_view_t                    view;
-    ngx_http_iap_guard_t         *guard;
-    ngx_http_iap_guard_layer_t  **layers;
-
-    guard = ngx_http_iap_guard_find(lift->imcf, &ban->guard);
-    view.data = ban->key;
-    view.len = ban->key_len;
-
-    if (guard == NULL
-        || ban->layer.data != guard->segment_slot->name
-        || !iap_addr_parse_prefix(view, &addr, &bits))
-    {
-        return;
-    }
-
-    layers = guard->layers.elts;
-
-    for (i = 0; i < guard->layers.nelts; i++) {
-
-        if (layers[i]->kind == NGX_HTTP_IAP_GUARD_SEGMENT
-            && bits == (addr.family == IAP_ADDR_V4 ? layers[i]->ipv4
-                                                   : layers[i]->ipv6))
-        {
-            ngx_http_iap_guard_segment_keys(layers[i], &addr, NULL, &segment,
-                                            NULL);
-            ngx_iap_zone_forget(lift->imcf->zone, NGX_IAP_KIND_SEGMENTS,
-                                segment);
-
-            if (lift->imcf->redis != NULL) {
-                ngx_iap_redis_forget(lift->imcf->redis, &layers[i]->key_name,
-                                     view);
-            }
-        }
-    }
-}
-
-
-/* the other machines: also if there was no such ban here */
-
-static void
-ngx_http_iap_guard_ban_tell(ngx_http_iap_guard_ban_lift_t *lift)
-{
-    u_char                 text[IAP_ADDR_TEXT_MAX];
-    ngx_str_t              key, segment = ngx_string("segment");
-    ngx_iap_ban_log_t     *ban_log;
-    ngx_iap_ban_filter_t  *filter;
-
-    filter = &lift->filter;
-    ban_log = lift->imcf->ban_log;
-
-    if (ban_log == NULL) {
-        return;
-    }
-
-    key.data = lift->identity.data;
-    key.len = filter->key.len;
-
-    if (filter->any_key || key.len != 0) {
-        ngx_iap_ban_log_lifted(ban_log, &filter->guard, &filter->layer, &key);
-    }
-
-    /* an identity's text may be a hash, which tells of no prefix */
-
-    if (filter->addr.family != IAP_ADDR_NONE
-        && (filter->layer.len == 0
-            || ngx_http_iap_guard_ban_is_segment(&filter->layer)))
-    {
-        key.data = text;
-        key.len = iap_addr_text(&filter->addr, filter->bits, text);
-
-        ngx_iap_ban_log_lifted(ban_log, &filter->guard, &segment, &key);
-    }
-}
-
-
-/* an identity, or a key text as the list shows it */
-
-static ngx_int_t
 ngx_http_iap_guard_ban_key(ngx_http_iap_guard_main_conf_t *imcf,
     ngx_str_t *text, iap_key_t *key)
 {
@@ -548,7 +427,7 @@ ngx_http_iap_guard_ban_layer(ngx_http_iap_guard_t *guard, ngx_str_t *name)
 }
 
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_iap_guard_ban_is_segment(ngx_str_t *layer)
 {
     return layer->len == sizeof("segment") - 1

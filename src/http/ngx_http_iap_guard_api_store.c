@@ -79,6 +79,10 @@ ngx_http_iap_guard_api_store_metrics(iap_text_t *out,
     iap_metric_begin(out, IAP_METRIC_STORE_UP);
     iap_metric_sample(out, IAP_METRIC_STORE_UP, NULL, store->down == 0);
 
+    iap_metric_begin(out, IAP_METRIC_BAN_LOG_AGE);
+    iap_metric_sample(out, IAP_METRIC_BAN_LOG_AGE, NULL,
+                      ngx_iap_ban_log_age(store));
+
     iap_metric_begin(out, IAP_METRIC_STORE_COMMANDS);
 
     for (i = 0; i < NGX_IAP_RESULT_COUNT; i++) {

@@ -117,7 +117,7 @@ ngx_http_iap_guard_note_ban(ngx_http_iap_guard_ctx_t *ctx, iap_ticks_t left)
 
 void
 ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
-    ngx_http_iap_guard_layer_t *layer, iap_addr_t *addr)
+    ngx_http_iap_guard_layer_t *layer, iap_addr_t *addr, uint64_t pardons)
 {
     u_char                           text[IAP_ADDR_TEXT_MAX];
     unsigned                         bits;
@@ -132,8 +132,12 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     bits = addr->family == IAP_ADDR_V4 ? layer->ipv4 : layer->ipv6;
     duration = layer->ban;
 
-    rc = ngx_iap_ban_prefix(imcf->zone, ctx->guard->slot, layer->slot, addr,
-                            bits, &duration);
+    rc = ngx_iap_ban_segment(imcf->zone, ctx->guard->slot, layer->slot, addr,
+                             bits, &duration, pardons);
+
+    if (rc == NGX_ABORT) {
+        return;
+    }
 
     if (rc == NGX_DECLINED) {
         ngx_iap_zone_full(imcf->zone, r->connection->log);
@@ -159,4 +163,74 @@ ngx_http_iap_guard_ban(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
                                  &layer->name, &prefix);
         }
     }
+}
+
+
+/* the segment that a lifted ban was made of is still full: without this, its
+   next new user would bring the ban back */
+
+ngx_int_t
+ngx_http_iap_guard_forget_prefix(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_http_iap_guard_t *guard, const iap_addr_t *addr, unsigned bits,
+    ngx_iap_forget_t *forget)
+{
+    u_char                        text[IAP_ADDR_TEXT_MAX];
+    ngx_int_t                     rc;
+    iap_hash_t                    segment;
+    iap_view_t                    view;
+    ngx_uint_t                    i;
+    ngx_http_iap_guard_layer_t  **layers;
+
+    rc = NGX_OK;
+    layers = guard->layers.elts;
+
+    view.data = text;
+    view.len = iap_addr_text(addr, bits, text);
+
+    for (i = 0; i < guard->layers.nelts; i++) {
+
+        if (layers[i]->kind != NGX_HTTP_IAP_GUARD_SEGMENT
+            || bits != (addr->family == IAP_ADDR_V4 ? layers[i]->ipv4
+                                                    : layers[i]->ipv6))
+        {
+            continue;
+        }
+
+        ngx_http_iap_guard_segment_keys(layers[i], addr, NULL, &segment,
+                                        NULL);
+        ngx_iap_zone_forget(imcf->zone, NGX_IAP_KIND_SEGMENTS, segment);
+
+        if (forget != NULL
+            && ngx_iap_forget_add(forget, &layers[i]->key_name, view)
+               != NGX_OK)
+        {
+            rc = NGX_ERROR;
+        }
+    }
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_forget_ban(ngx_iap_ban_info_t *ban,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_forget_t *forget)
+{
+    unsigned               bits;
+    iap_addr_t             addr;
+    iap_view_t             view;
+    ngx_http_iap_guard_t  *guard;
+
+    guard = ngx_http_iap_guard_find(imcf, &ban->guard);
+    view.data = ban->key;
+    view.len = ban->key_len;
+
+    if (guard == NULL
+        || ban->layer.data != guard->segment_slot->name
+        || !iap_addr_parse_prefix(view, &addr, &bits))
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_iap_guard_forget_prefix(imcf, guard, &addr, bits, forget);
 }

@@ -122,7 +122,7 @@ ngx_http_iap_guard_breaker_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (ngx_http_iap_guard_params(cf, &def,
                                   http ? ngx_http_iap_guard_breaker_params
                                        : ngx_http_iap_guard_breaker_use_params,
-                                  2, &given)
+                                  2, &given, NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

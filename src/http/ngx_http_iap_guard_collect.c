@@ -40,7 +40,10 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->ilcf = ilcf;
     d->distrusted = ctx->distrusted;
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
+    d->pardons = ctx->guard->slot->pardons;
     d->n = 0;
+    d->divided = 0;
+    d->hashed = d->keys == NULL;
 
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
 
@@ -230,12 +233,12 @@ ngx_http_iap_guard_collect_key(ngx_http_request_t *r,
     if (layer->limits) {
         check = ngx_http_iap_guard_check(d, layer, IAP_CHECK_BUCKET);
         check->bucket = layer->bucket;
-        check->key = iap_hash(layer->secret, view);
 
         if (d->keys != NULL) {
             d->keys[d->n - 1] = *key;
 
         } else {
+            check->key = iap_hash(layer->secret, view);
             iap_table_prefetch(&imcf->zone->tables.buckets, check->key);
         }
     }
@@ -281,12 +284,12 @@ ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
     check->distinct.part = layer->distinct.part;
     check->distinct.users = users;
 
-    ngx_http_iap_guard_segment_keys(layer, addr, &d->user, &check->key,
-                                    &check->member);
-
     if (d->keys != NULL) {
         return NGX_OK;
     }
+
+    ngx_http_iap_guard_segment_keys(layer, addr, &d->user, &check->key,
+                                    &check->member);
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
@@ -342,4 +345,42 @@ ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
                      layer->on_error == NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
 
     return check;
+}
+
+
+void
+ngx_http_iap_guard_hash(ngx_http_iap_guard_decision_t *d)
+{
+    iap_view_t    view;
+    ngx_uint_t    i;
+    iap_check_t  *check;
+
+    if (d->hashed) {
+        return;
+    }
+
+    d->hashed = 1;
+
+    for (i = 0; i < d->n; i++) {
+        check = &d->checks[i];
+
+        switch (check->kind) {
+
+        case IAP_CHECK_BUCKET:
+            view.data = d->keys[i].data;
+            view.len = d->keys[i].len;
+
+            check->key = iap_hash(d->layers[i]->secret, view);
+            break;
+
+        case IAP_CHECK_DISTINCT:
+            ngx_http_iap_guard_segment_keys(d->layers[i], &d->addrs[i],
+                                            &d->user, &check->key,
+                                            &check->member);
+            break;
+
+        default:
+            break;
+        }
+    }
 }

@@ -94,9 +94,14 @@ ngx_http_iap_guard_conclude(ngx_http_request_t *r,
                                 ? IAP_VERDICT_LIMITED
                                 : IAP_VERDICT_UNAVAILABLE, check);
 
-    if (layer->ban != 0 && ctx->verdict == IAP_VERDICT_LIMITED && !d->dry_run)
+    /* A machine's share of the users says nothing of all of them, and a ban
+       reaches all machines. */
+
+    if (layer->ban != 0 && ctx->verdict == IAP_VERDICT_LIMITED && !d->dry_run
+        && !(d->divided >> refused & 1))
     {
-        ngx_http_iap_guard_ban(r, ctx, layer, &d->addrs[refused]);
+        ngx_http_iap_guard_ban(r, ctx, layer, &d->addrs[refused],
+                               d->pardons);
     }
 
     return ngx_http_iap_guard_end(r, ctx, ctx->verdict, d->dry_run);

@@ -17,15 +17,21 @@ typedef struct {
     ngx_http_iap_guard_loc_conf_t  *ilcf;
     ngx_uint_t                      dry_run;        /* of the whole guard */
     ngx_uint_t                      distrusted;     /* see _access */
+    uint64_t                        pardons;        /* of the guard, before
+                                                       anything is asked */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
     ngx_uint_t                      n;
+    uint32_t                        divided;        /* a bit for each check
+                                                       that had but a share of
+                                                       its limit */
     iap_check_t                    *checks;
     ngx_http_iap_guard_layer_t    **layers;
     iap_addr_t                     *addrs;          /* of segments */
     iap_key_t                      *keys;           /* of buckets; NULL: there
                                                        is no store that wants
                                                        them */
+    unsigned                        hashed:1;       /* the checks' keys */
 } ngx_http_iap_guard_decision_t;
 
 
@@ -38,6 +44,11 @@ typedef struct {
 ngx_int_t ngx_http_iap_guard_collect(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_decision_t *d);
+
+/* Computes the checks' keys in the zone, if that was not done.  Where there is
+   a store, _collect leaves it to whom the zone is to tell something. */
+
+void ngx_http_iap_guard_hash(ngx_http_iap_guard_decision_t *d);
 
 /* refused: the check that refuses, or -1; returns what the phase handler is to
    return */

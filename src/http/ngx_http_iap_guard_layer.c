@@ -135,7 +135,7 @@ ngx_http_iap_guard_layer_bucket_args(ngx_conf_t *cf,
 
     if (ngx_http_iap_guard_params(cf, layer,
                                   ngx_http_iap_guard_bucket_params, first + 1,
-                                  &given)
+                                  &given, NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -236,7 +236,7 @@ ngx_http_iap_guard_layer_segment(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (ngx_http_iap_guard_params(cf, layer,
                                   ngx_http_iap_guard_segment_params, 1,
-                                  &given)
+                                  &given, NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -277,7 +277,7 @@ ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
 
     if (ngx_http_iap_guard_params(cf, layer,
                                   ngx_http_iap_guard_global_params, 1,
-                                  &given)
+                                  &given, NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

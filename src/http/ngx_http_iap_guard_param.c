@@ -34,7 +34,7 @@ static char *ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
 static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
     void *conf, ngx_str_t *value);
 static void ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
-    ngx_http_iap_guard_param_t *params);
+    ngx_http_iap_guard_param_t *params, ngx_http_iap_guard_show_pt show);
 
 
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
@@ -73,7 +73,8 @@ ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[] = {
 
 char *
 ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
-    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given)
+    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given,
+    ngx_http_iap_guard_show_pt show)
 {
     char        *expected;
     ngx_str_t   *args, value, *name;
@@ -96,7 +97,7 @@ ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
         }
 
         if (params[k].name.len == 0) {
-            ngx_http_iap_guard_param_unknown(cf, &args[i], params);
+            ngx_http_iap_guard_param_unknown(cf, &args[i], params, show);
             return NGX_CONF_ERROR;
         }
 
@@ -133,10 +134,16 @@ ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
 
 static void
 ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
-    ngx_http_iap_guard_param_t *params)
+    ngx_http_iap_guard_param_t *params, ngx_http_iap_guard_show_pt show)
 {
     u_char      buf[NGX_HTTP_IAP_GUARD_PARAMS_LEN], *p;
-    ngx_str_t  *args;
+    ngx_str_t  *args, shown;
+
+    shown = *arg;
+
+    if (show != NULL && show(cf->pool, arg, &shown) != NGX_OK) {
+        return;
+    }
 
     args = cf->args->elts;
     p = buf;
@@ -148,7 +155,7 @@ ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                        "invalid parameter \"%V\" in \"%V\", expected one of "
-                       "%*s", arg, &args[0], (size_t) (p - buf), buf);
+                       "%*s", &shown, &args[0], (size_t) (p - buf), buf);
 }
 
 

@@ -33,13 +33,21 @@ extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_segment_params[];
 extern ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[];
 
 
+/* an argument as a message may have it: NGX_OK, or NGX_ERROR if there is no
+   memory */
+
+typedef ngx_int_t (*ngx_http_iap_guard_show_pt)(ngx_pool_t *pool,
+    ngx_str_t *arg, ngx_str_t *shown);
+
 /*
  * Reads the directive's arguments from the first-th on into conf.  *given gets
- * a bit for each of params that is there, by position.
+ * a bit for each of params that is there, by position.  show is for arguments
+ * that are none of them, and may hold a secret; NULL: they do not.
  */
 
 char *ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
-    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given);
+    ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given,
+    ngx_http_iap_guard_show_pt show);
 
 /* whole numbers, and times up to a year: whether the value is one */
 

@@ -88,7 +88,8 @@ ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ledger->file.timeout = 2000;
 
     if (ngx_http_iap_guard_params(cf, ledger,
-                                  ngx_http_iap_guard_ledger_params, 2, &given)
+                                  ngx_http_iap_guard_ledger_params, 2, &given,
+                                  NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -189,7 +190,7 @@ ngx_http_iap_guard_queue_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_iap_guard_queue_defaults(queue);
 
     if (ngx_http_iap_guard_params(cf, queue, ngx_http_iap_guard_queue_params,
-                                  2, &given)
+                                  2, &given, NULL)
         != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

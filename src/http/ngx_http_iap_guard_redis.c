@@ -134,7 +134,8 @@ ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     /* which port an URL means depends on the mode */
 
     if (ngx_http_iap_guard_params(cf, &rd, ngx_http_iap_guard_redis_params,
-                                  ngx_max(n, 2), &given)
+                                  ngx_max(n, 2), &given,
+                                  ngx_iap_redis_url_show)
         != NGX_CONF_OK
         || ngx_http_iap_guard_redis_urls(cf, &rd, ngx_max(n, 2) - 1)
            != NGX_CONF_OK
@@ -659,6 +660,8 @@ ngx_http_iap_guard_check_redis(ngx_conf_t *cf,
     if (ngx_http_iap_guard_redis_resolve(cf, imcf) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    imcf->zone->store = ngx_iap_redis_which(imcf->redis_conf);
 
     /* a single process leaves a configuration without an exit_process */
 

@@ -16,165 +16,267 @@
 #include "ngx_iap_script.h"
 
 
-/* one decision's way to the store and back; in the request's pool, with its
-   arrays behind it */
+/* free trips that a worker keeps */
+#define NGX_HTTP_IAP_GUARD_TRIPS  256
+
+
+/* One decision's way to the store and back, with its arrays behind it.  Not in
+   the request's pool, which would need another block for it. */
 
 struct ngx_http_iap_guard_trip_s {
-    ngx_http_iap_guard_decision_t   d;
-    ngx_iap_decision_t              asked;
-    ngx_http_request_t             *request;
-    unsigned                        told:1;
+    ngx_http_iap_guard_decision_t    d;
+    ngx_iap_decision_t               asked;
+    ngx_http_request_t              *request;
+    ngx_http_cleanup_t              *cleanup;   /* ends the trip; NULL before
+                                                   the store is asked */
+    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_http_iap_guard_trip_t       *next;      /* while it is free */
+    ngx_uint_t                       room;      /* for so many checks */
+    unsigned                         told:1;
 };
 
 
 static ngx_http_iap_guard_trip_t *ngx_http_iap_guard_trip(
-    ngx_http_request_t *r, ngx_http_iap_guard_decision_t *d);
-static ngx_int_t ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip,
-    iap_key_t *keys);
+    ngx_http_request_t *r, ngx_uint_t n);
+static ngx_http_iap_guard_trip_t *ngx_http_iap_guard_trip_create(
+    ngx_uint_t n, ngx_log_t *log);
+static void ngx_http_iap_guard_trip_free(ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_depart(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip);
 static void ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
     const iap_addr_t *addr, iap_key_t *text);
 static ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_trip_t *trip);
 static void ngx_http_iap_guard_wake(ngx_event_t *ev);
+static void ngx_http_iap_guard_full(ngx_iap_decision_t *asked,
+    ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
 static void ngx_http_iap_guard_forsake(void *data);
+static ngx_int_t ngx_http_iap_guard_arrive(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
     ngx_uint_t *broken, ngx_uint_t *n);
+static ngx_int_t ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban,
+    void *data);
 static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n);
-static ngx_iap_redis_t *ngx_http_iap_guard_store(
-    ngx_http_iap_guard_main_conf_t *imcf);
 
 
 ngx_int_t
 ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx)
 {
-    ngx_int_t                        rc;
-    iap_key_t                        keys[IAP_CHECKS_MAX];
-    iap_addr_t                       addrs[IAP_CHECKS_MAX];
-    iap_check_t                      checks[IAP_CHECKS_MAX];
-    ngx_http_iap_guard_trip_t       *trip;
-    ngx_http_iap_guard_layer_t      *layers[IAP_CHECKS_MAX];
-    ngx_http_iap_guard_decision_t    d;
-    ngx_http_iap_guard_main_conf_t  *imcf;
+    ngx_int_t                   rc;
+    ngx_http_iap_guard_trip_t  *trip;
 
-    if (ctx->trip != NULL) {
-        return ctx->trip->told ? ngx_http_iap_guard_told(r, ctx, ctx->trip)
-                               : NGX_AGAIN;
+    trip = ctx->trip;
+
+    if (trip != NULL) {
+        return trip->told ? ngx_http_iap_guard_arrive(r, ctx, trip)
+                          : NGX_AGAIN;
     }
 
-    d.checks = checks;
-    d.layers = layers;
-    d.addrs = addrs;
-    d.keys = keys;
-
-    rc = ngx_http_iap_guard_collect(r, ilcf, ctx, &d);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    if (d.n == 0) {
-        return ngx_http_iap_guard_conclude(r, ctx, &d, -1);
-    }
-
-    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
-
-    ctx->store = NGX_HTTP_IAP_GUARD_STORE_REDIS;
-
-    rc = ngx_iap_denied(imcf->zone, ctx->guard->slot, d.checks, d.n);
-
-    if (rc >= 0) {
-        (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
-        return ngx_http_iap_guard_conclude(r, ctx, &d, rc);
-    }
-
-    trip = ngx_http_iap_guard_trip(r, &d);
+    trip = ngx_http_iap_guard_trip(r, ilcf->nchecks);
     if (trip == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_iap_guard_ask(r, imcf, trip);
+    rc = ngx_http_iap_guard_collect(r, ilcf, ctx, &trip->d);
 
-    if (rc == NGX_AGAIN) {
-        ctx->trip = trip;
-        return NGX_AGAIN;
+    if (rc == NGX_OK) {
+        return ngx_http_iap_guard_depart(r, ctx, trip);
     }
 
-    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR
-                           : ngx_http_iap_guard_told(r, ctx, trip);
+    ngx_http_iap_guard_trip_free(trip);
+
+    return rc;
 }
 
 
 static ngx_http_iap_guard_trip_t *
-ngx_http_iap_guard_trip(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d)
+ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
 {
-    size_t                      size;
+    ngx_http_iap_guard_trip_t       *trip;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    trip = imcf->trips;
+
+    if (trip != NULL) {
+        imcf->trips = trip->next;
+        imcf->ntrips--;
+
+        if (trip->room < n) {
+            ngx_free(trip);
+            trip = NULL;
+        }
+    }
+
+    if (trip == NULL) {
+        trip = ngx_http_iap_guard_trip_create(n, r->connection->log);
+        if (trip == NULL) {
+            return NULL;
+        }
+    }
+
+    trip->imcf = imcf;
+    trip->request = r;
+    trip->cleanup = NULL;
+    trip->told = 0;
+
+    ngx_memzero(&trip->asked.wake, sizeof(ngx_event_t));
+
+    trip->asked.wake.handler = ngx_http_iap_guard_wake;
+    trip->asked.wake.data = trip;
+    trip->asked.wake.log = r->connection->log;
+
+    return trip;
+}
+
+
+static ngx_http_iap_guard_trip_t *
+ngx_http_iap_guard_trip_create(ngx_uint_t n, ngx_log_t *log)
+{
     u_char                     *p;
-    ngx_uint_t                  n;
-    ngx_http_cleanup_t         *cln;
     ngx_http_iap_guard_trip_t  *trip;
 
-    n = d->n;
-    size = sizeof(ngx_http_iap_guard_trip_t)
-           + n * (sizeof(iap_check_t) + sizeof(ngx_iap_subject_t)
-                  + sizeof(ngx_http_iap_guard_layer_t *)
-                  + sizeof(iap_addr_t));
+    /* locations differ in it, but not by much */
 
-    /* not the pool's: what ends a request does not wait for its pool's end */
+    n = ngx_max(n, 8);
 
-    cln = ngx_http_cleanup_add(r, 0);
-    p = ngx_palloc(r->pool, size);
-
-    if (cln == NULL || p == NULL) {
+    trip = ngx_alloc(sizeof(ngx_http_iap_guard_trip_t)
+                     + n * (sizeof(iap_check_t) + sizeof(ngx_iap_subject_t)
+                            + sizeof(ngx_http_iap_guard_layer_t *)
+                            + sizeof(iap_addr_t) + sizeof(iap_key_t)),
+                     log);
+    if (trip == NULL) {
         return NULL;
     }
 
+    trip->room = n;
+
     /* by descending alignment */
 
-    trip = (ngx_http_iap_guard_trip_t *) p;
-    ngx_memzero(trip, sizeof(ngx_http_iap_guard_trip_t));
-    p += sizeof(ngx_http_iap_guard_trip_t);
-
-    trip->d = *d;
-    trip->d.keys = NULL;
-    trip->request = r;
+    p = (u_char *) (trip + 1);
 
     trip->d.checks = (iap_check_t *) p;
-    p = ngx_cpymem(p, d->checks, n * sizeof(iap_check_t));
+    p += n * sizeof(iap_check_t);
 
     trip->asked.subjects = (ngx_iap_subject_t *) p;
     p += n * sizeof(ngx_iap_subject_t);
 
     trip->d.layers = (ngx_http_iap_guard_layer_t **) p;
-    p = ngx_cpymem(p, d->layers, n * sizeof(ngx_http_iap_guard_layer_t *));
+    p += n * sizeof(ngx_http_iap_guard_layer_t *);
 
     trip->d.addrs = (iap_addr_t *) p;
-    ngx_memcpy(p, d->addrs, n * sizeof(iap_addr_t));
+    p += n * sizeof(iap_addr_t);
+
+    trip->d.keys = (iap_key_t *) p;
 
     trip->asked.checks = trip->d.checks;
-    trip->asked.n = n;
     trip->asked.member = &trip->d.user;
-    trip->asked.wake.handler = ngx_http_iap_guard_wake;
-    trip->asked.wake.data = trip;
-    trip->asked.wake.log = r->connection->log;
+    trip->asked.full = ngx_http_iap_guard_full;
 
-    cln->handler = ngx_http_iap_guard_forsake;
-    cln->data = trip;
+    return trip;
+}
 
-    return ngx_http_iap_guard_subjects(trip, d->keys) == NGX_OK ? trip : NULL;
+
+/* nothing is asked for it any more */
+
+static void
+ngx_http_iap_guard_trip_free(ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = trip->imcf;
+
+    if (imcf->ntrips == NGX_HTTP_IAP_GUARD_TRIPS) {
+        ngx_free(trip);
+        return;
+    }
+
+    trip->next = imcf->trips;
+    imcf->trips = trip;
+    imcf->ntrips++;
+}
+
+
+/* what is to be decided is known */
+
+static ngx_int_t
+ngx_http_iap_guard_depart(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t                        rc;
+    ngx_http_iap_guard_decision_t   *d;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    d = &trip->d;
+    imcf = trip->imcf;
+    rc = -1;
+
+    if (d->n != 0) {
+        ctx->store = NGX_HTTP_IAP_GUARD_STORE_REDIS;
+
+        if (ngx_iap_denies(imcf->zone)) {
+            ngx_http_iap_guard_hash(d);
+            rc = ngx_iap_denied(imcf->zone, ctx->guard->slot, d->checks,
+                                d->n);
+        }
+    }
+
+    if (rc >= 0 || d->n == 0) {
+
+        if (rc >= 0) {
+            (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
+        }
+
+        rc = ngx_http_iap_guard_conclude(r, ctx, d, rc);
+        ngx_http_iap_guard_trip_free(trip);
+
+        return rc;
+    }
+
+    /* not the pool's: what ends a request does not wait for its pool's end */
+
+    trip->cleanup = ngx_http_cleanup_add(r, 0);
+
+    if (trip->cleanup == NULL || ngx_http_iap_guard_subjects(trip) != NGX_OK)
+    {
+        ngx_http_iap_guard_trip_free(trip);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    trip->cleanup->handler = ngx_http_iap_guard_forsake;
+    trip->cleanup->data = trip;
+
+    rc = ngx_http_iap_guard_ask(r, imcf, trip);
+
+    if (rc == NGX_OK) {
+        return ngx_http_iap_guard_arrive(r, ctx, trip);
+    }
+
+    if (rc != NGX_AGAIN) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ctx->trip = trip;
+
+    return NGX_AGAIN;
 }
 
 
 static ngx_int_t
-ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip, iap_key_t *keys)
+ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip)
 {
     ngx_uint_t                   i;
     ngx_iap_subject_t           *subject;
     ngx_http_iap_guard_layer_t  *layer;
+
+    trip->asked.n = trip->d.n;
 
     for (i = 0; i < trip->d.n; i++) {
         layer = trip->d.layers[i];
@@ -185,7 +287,7 @@ ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip, iap_key_t *keys)
         switch (trip->d.checks[i].kind) {
 
         case IAP_CHECK_BUCKET:
-            subject->text = keys[i];
+            subject->text = trip->d.keys[i];
 
             if (iap_key_brace(&subject->text) != IAP_KEY_OK) {
                 return NGX_ERROR;
@@ -286,6 +388,53 @@ ngx_http_iap_guard_wake(ngx_event_t *ev)
 }
 
 
+/* a segment is full, whoever comes; the members' texts are those that the
+   decisions of their requests gave */
+
+static void
+ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
+    iap_view_t *users, ngx_uint_t n)
+{
+    iap_key_t                        key;
+    ngx_uint_t                       i;
+    iap_hash_t                       segment, hashes[NGX_IAP_USERS_MAX];
+    iap_ticks_t                      longest;
+    ngx_http_iap_guard_trip_t       *trip;
+    ngx_http_iap_guard_layer_t      *layer;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    trip = asked->wake.data;
+    imcf = trip->imcf;
+    layer = trip->d.layers[check];
+
+    ngx_http_iap_guard_hash(&trip->d);
+
+    for (i = 0; i < n; i++) {
+        key.len = (uint8_t) users[i].len;
+        ngx_memcpy(key.data, users[i].data, users[i].len);
+
+        ngx_http_iap_guard_segment_keys(layer, &trip->d.addrs[check], &key,
+                                        &segment, &hashes[i]);
+    }
+
+    /* where what was taken is given back, or where the next request may have
+       a higher limit, somebody else may come in before one has left */
+
+    longest = IAP_TICKS_MAX;
+
+    if (layer->users != NULL
+        || imcf->redis_conf->mode == NGX_IAP_REDIS_CLUSTER
+        || imcf->redis_conf->mode == NGX_IAP_REDIS_PROXY)
+    {
+        longest = IAP_TICKS_PER_SEC;
+    }
+
+    ngx_iap_deny_others(imcf->zone, trip->d.ilcf->guard->slot,
+                        &asked->checks[check], hashes, n, longest,
+                        trip->d.pardons);
+}
+
+
 /* the request ends: called before its memory goes, if not long before */
 
 static void
@@ -294,6 +443,26 @@ ngx_http_iap_guard_forsake(void *data)
     ngx_http_iap_guard_trip_t *trip = data;
 
     ngx_iap_redis_cancel(&trip->asked);
+    ngx_http_iap_guard_trip_free(trip);
+}
+
+
+/* the conclusion may end the request */
+
+static ngx_int_t
+ngx_http_iap_guard_arrive(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t  rc;
+
+    trip->cleanup->handler = NULL;
+    ctx->trip = NULL;
+
+    rc = ngx_http_iap_guard_told(r, ctx, trip);
+
+    ngx_http_iap_guard_trip_free(trip);
+
+    return rc;
 }
 
 
@@ -320,7 +489,9 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
-        ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused]);
+        ngx_http_iap_guard_hash(d);
+        ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
+                     d->pardons);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -391,12 +562,19 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n)
 {
     ngx_int_t                        refused;
+    uint32_t                         users;
     ngx_uint_t                       i, k, local[IAP_CHECKS_MAX];
     iap_check_t                     *check, checks[IAP_CHECKS_MAX];
     ngx_http_iap_guard_layer_t      *layer;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     k = 0;
+
+    if (n == 0) {
+        return -1;
+    }
+
+    ngx_http_iap_guard_hash(d);
 
     for (i = 0; i < n; i++) {
         layer = d->layers[broken[i]];
@@ -413,8 +591,13 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
             break;
 
         case IAP_CHECK_DISTINCT:
-            check->distinct.users =
-                            ngx_max(check->distinct.users / layer->share, 1);
+            users = ngx_max(check->distinct.users / layer->share, 1);
+
+            if (users != check->distinct.users) {
+                check->distinct.users = users;
+                d->divided |= (uint32_t) 1 << broken[i];
+            }
+
             break;
 
         default:
@@ -438,9 +621,7 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
 }
 
 
-/* NULL after logging */
-
-static ngx_iap_redis_t *
+ngx_iap_redis_t *
 ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
 {
     static ngx_uint_t  scripts;
@@ -459,10 +640,21 @@ ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
 
     if (imcf->redis != NULL) {
         imcf->ban_log = ngx_iap_ban_log_create(imcf->redis, imcf->zone,
-                                               ngx_cycle->log);
+                                        ngx_http_iap_guard_lifted_elsewhere,
+                                        imcf, ngx_cycle->log);
     }
 
     return imcf->redis;
+}
+
+
+/* what its segment has counted here while the store was away; who has lifted
+   it has had the store forget */
+
+static ngx_int_t
+ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban, void *data)
+{
+    return ngx_http_iap_guard_forget_ban(ban, data, NULL);
 }
 
 
@@ -511,6 +703,8 @@ ngx_http_iap_guard_close_store(void *data)
 {
     ngx_http_iap_guard_main_conf_t *imcf = data;
 
+    ngx_http_iap_guard_trip_t  *trip;
+
     if (imcf->ban_log != NULL) {
         ngx_iap_ban_log_destroy(imcf->ban_log);
         imcf->ban_log = NULL;
@@ -520,4 +714,12 @@ ngx_http_iap_guard_close_store(void *data)
         ngx_iap_redis_destroy(imcf->redis);
         imcf->redis = NULL;
     }
+
+    while (imcf->trips != NULL) {
+        trip = imcf->trips;
+        imcf->trips = trip->next;
+        ngx_free(trip);
+    }
+
+    imcf->ntrips = 0;
 }

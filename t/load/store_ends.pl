@@ -19,6 +19,7 @@ use Time::HiRes qw(sleep);
 use IapGuard::Asked;
 use IapGuard::Loop;
 use IapGuard::Nginx;
+use IapGuard::RedisProxy;
 use IapGuard::RedisServer;
 use IapGuard::Wrk;
 
@@ -65,6 +66,8 @@ with('proxy', sub {
     reloads();
     terminated();
 });
+
+terminated_with_something_to_give_back();
 
 done_testing;
 
@@ -307,6 +310,53 @@ sub terminated {
     cmp_ok $seconds, '<', GONE + ($nginx->asan ? 10 : 0),
         'terminated: at once, with calls under way';
     note sprintf 'terminated: gone after %.2f s', $seconds;
+    $nginx->stop;
+
+    return;
+}
+
+
+# A decision of three calls: one took something, one has refused, and the third
+# was not answered yet.
+
+sub terminated_with_something_to_give_back {
+    my $proxy = IapGuard::RedisProxy->new($redis);
+
+    $nginx = IapGuard::Nginx->new(%paths, http => <<"END",
+    iap_guard_zone   iap 1m;
+    iap_guard_redis  redis://${\$proxy->node} timeout=5s mode=proxy;
+END
+        server => <<'END')->start;
+        location = /guarded {
+            iap_guard         back;
+            iap_guard_user    $http_x_user_id   capacity=9 rate=3r/m;
+            iap_guard_device  $http_x_device_id capacity=1 rate=1r/h;
+            iap_guard_bucket  app $host         capacity=9 rate=3r/m;
+            empty_gif;
+        }
+END
+
+    my %once = (path => '/guarded', port => $nginx->port);
+
+    IapGuard::Asked->new(%once, users => ['once'])->wait;
+
+    # in the order in which it asks: what is behind waits as well
+
+    $proxy->hold('decide', ':app:');
+    my $asked = IapGuard::Asked->new(%once, users => ['once']);
+    $asked->run(0.3);
+    is $proxy->held('decide'), 1, 'giving back: one call waits';
+
+    my @all = ($nginx->master, $nginx->all_workers);
+
+    kill 'TERM', $all[0];
+    my $seconds = max(map { gone($_) } @all[1 .. $#all]);
+
+    cmp_ok $seconds, '<', GONE + ($nginx->asan ? 10 : 0),
+        'giving back: terminated';
+    $proxy->release;
+    is scalar($proxy->keys('refund')), 0, 'giving back: too late for that';
+    is_deeply [$nginx->complaints], [], 'giving back: no complaint';
     $nginx->stop;
 
     return;

@@ -49,7 +49,7 @@ END
         location = /segment {
             iap_guard          segment;
             iap_guard_user     \$http_x_user_id;
-            iap_guard_segment  users=@{[ LIMIT ]} window=1h;
+            iap_guard_segment  users=@{[ LIMIT ]} window=1h address=\$arg_ip;
             empty_gif;
         }
 
@@ -139,8 +139,8 @@ sub before {
     is_deeply ask('/reject', ('refused') x 3)->{statuses},
         { 200 => 1, 429 => 2 }, 'before: so does on_error=reject';
 
-    my $segment = ask('/segment', map { "early$_" } 1 .. LIMIT);
-    my $late    = ask('/segment', map { "late$_" } 1 .. MANY);
+    my $segment = ask('/segment?ip=192.0.2.1', map { "early$_" } 1 .. LIMIT);
+    my $late    = ask('/segment?ip=192.0.2.1', map { "late$_" } 1 .. MANY);
 
     is_deeply [$segment->{statuses}, $late->{statuses}],
         [{ 200 => LIMIT }, { 429 => MANY }], 'before: so many users';
@@ -163,7 +163,8 @@ sub outage {
         { 200 => $share, 429 => MANY - $share }, 'local: a share of a bucket';
     is_deeply ask('/global', ('') x MANY)->{statuses},
         { 200 => $share, 429 => MANY - $share }, 'local: of a window';
-    is_deeply ask('/segment', map { "away$_" } 1 .. MANY)->{statuses},
+    is_deeply ask('/segment?ip=192.0.2.2', map { "away$_" } 1 .. MANY)
+        ->{statuses},
         { 200 => $share, 429 => MANY - $share }, 'local: of users';
 
     my $away = ask('/user', map { "user$_" } 1 .. MANY);
@@ -189,7 +190,8 @@ sub outage {
 
     my %known = (
         user    => ask('/user', ('early') x MANY),
-        segment => ask('/segment', map { "late$_" } 1 .. MANY),
+        segment => ask('/segment?ip=192.0.2.1', map { "late$_" } 1 .. MANY),
+        full    => ask('/segment?ip=192.0.2.1', map { "away$_" } 1 .. MANY),
         pass    => ask('/pass', ('refused') x MANY),
         reject  => ask('/reject', ('refused') x MANY),
     );

@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 #
-# Runs lua/ban.lua and lua/bans.lua against a redis-server of their own:
+# Runs lua/ban.lua, lua/bans.lua and lua/forget.lua against a redis-server of
+# their own:
 #
 #     t/redis/bans.pl [--redis=PROGRAM]
 
@@ -41,6 +42,7 @@ trimmed();
 malformed();
 another_log();
 errors();
+forgotten();
 rights();
 
 done_testing;
@@ -462,12 +464,39 @@ sub errors {
 }
 
 
+sub forget { return $redis->script("$root/lua/forget.lua", [@_]) }
+
+
+# Whatever it is; and an error is told, for the store is not broken by it.
+
+sub forgotten {
+    $redis->command('SET', 'iap:f1', 1);
+    $redis->command('ZADD', 'iap:f2', 1, 'u');
+    $redis->command('XADD', 'iap:f3', '*', 'x', 'y');
+    $redis->command('SET', 'iap:f4', 1);
+
+    is forget(map { "iap:f$_" } 1 .. 3), 3, 'forget: keys of any type';
+    is forget(map { "iap:f$_" } 1 .. 3), 0, 'forget: that are there no more';
+    is forget('iap:f3', 'iap:f4'), 1, 'forget: how many there were';
+    is $redis->command('EXISTS', map { "iap:f$_" } 1 .. 4), 0,
+        'forget: none is left';
+
+    $redis->command('SET', 'iap:f1', 1);
+    $redis->command(qw(CONFIG SET min-replicas-to-write 1));
+    is forget('iap:f1'), 'NOREPLICAS', 'forget: the token of an error';
+    $redis->command(qw(CONFIG SET min-replicas-to-write 0));
+    is $redis->command('EXISTS', 'iap:f1'), 1, 'forget: which changes nothing';
+
+    return;
+}
+
+
 # No other commands than the headers say, and no key that is not in KEYS.
 
 sub rights {
     $redis->command('ACL', 'SETUSER', 'guard', 'on', '>secret', '~iap:*',
                     qw(+eval +time +pttl +xadd +xrevrange +pexpireat
-                       +xrange));
+                       +xrange +del));
 
     my $admin = delete $redis->{socket};
     $redis->command('AUTH', 'guard', 'secret');
@@ -478,14 +507,16 @@ sub rights {
     my ($after, undef, @entries) = read_log();
     is scalar @entries, 2, 'and those of bans.lua';
     is((read_log($after))[0], $after, 'also from somewhere');
+    is forget('iap:f1'), 1, 'and that of forget.lua';
 
     $redis->{socket} = $admin;
-    $redis->command('ACL', 'SETUSER', 'guard', '-xadd');
+    $redis->command('ACL', 'SETUSER', 'guard', '-xadd', '-del');
     delete $redis->{socket};
     $redis->command('AUTH', 'guard', 'secret');
 
     like write_log(1, ban('g', 'user', 'u', 60_000)), qr/^(?:NOPERM|ERR)$/,
         'a right that is missing is an error';
+    like forget('iap:f1'), qr/^(?:NOPERM|ERR)$/, 'also to forget';
 
     $redis->{socket} = $admin;
 

@@ -18,14 +18,15 @@
 #define CALL_TEXT_MAX       32
 
 #define CALL_ARGS_MAX                                                         \
-    (6 + 3 * CALL_RULES_MAX                                                   \
-     + CALL_DECISIONS_MAX * (1 + 2 * IAP_CHECKS_MAX))
+    (7 + 3 * CALL_RULES_MAX                                                   \
+     + CALL_DECISIONS_MAX * (2 + IAP_CHECKS_MAX))
 
 
 typedef struct {
     const char  *kind;
     uint64_t     first;
     uint64_t     second;
+    const char  *window;        /* its key, in a call */
 } call_rule_t;
 
 
@@ -33,7 +34,7 @@ typedef struct {
     unsigned     n;
     call_rule_t  rule[IAP_CHECKS_MAX];
     char         key[IAP_CHECKS_MAX][CALL_TEXT_MAX];
-    char         member[IAP_CHECKS_MAX][CALL_TEXT_MAX];
+    char         member[CALL_TEXT_MAX];     /* of all checks of kind "d" */
 } call_decision_t;
 
 
@@ -57,9 +58,10 @@ typedef struct {
 
 
 typedef struct {
-    const char  *letters;
-    iap_ticks_t  wait;
-    const char  *error;
+    const char        *letters;
+    iap_ticks_t        wait;
+    const char        *error;
+    const redisReply  *members;     /* or NULL */
 } call_said_t;
 
 
@@ -89,49 +91,148 @@ call_arg(call_args_t *args, const char *fmt, ...)
 }
 
 
-/* the number of the rule, which is added if it is a new one; 0: no more */
+/* the number of the rule, which is added if it is a new one */
 
 static inline unsigned
-call_rule(call_rule_t *rules, unsigned *n, const call_rule_t *rule)
+call_rule(call_rule_t *rules, unsigned *n, const call_decision_t *d,
+    unsigned check)
 {
-    unsigned  i;
+    unsigned     i;
+    call_rule_t  rule;
+
+    rule = d->rule[check];
+    rule.window = rule.kind[0] == 'w' ? d->key[check] : "";
 
     for (i = 0; i < *n; i++) {
-        if (strcmp(rules[i].kind, rule->kind) == 0
-            && rules[i].first == rule->first
-            && rules[i].second == rule->second)
+        if (strcmp(rules[i].kind, rule.kind) == 0
+            && rules[i].first == rule.first && rules[i].second == rule.second
+            && strcmp(rules[i].window, rule.window) == 0)
         {
             return i + 1;
         }
     }
 
     if (*n == CALL_RULES_MAX) {
-        return 0;
+        printf("Bail out! the call has too many rules\n");
+        exit(1);
     }
 
-    rules[*n] = *rule;
+    rules[*n] = rule;
 
     return ++*n;
 }
 
 
-static inline void
-call_decision(call_args_t *args, const call_decision_t *d,
+/* whether a decision before has one of the buckets of this one */
+
+static inline bool
+call_again(const call_t *call, unsigned decision)
+{
+    unsigned                i, k, m;
+    const call_decision_t  *d, *before;
+
+    d = &call->decision[decision];
+
+    for (i = 0; i < decision; i++) {
+        before = &call->decision[i];
+
+        for (k = 0; k < d->n; k++) {
+            for (m = 0; m < before->n; m++) {
+                if (d->rule[k].kind[0] == 'b'
+                    && before->rule[m].kind[0] == 'b'
+                    && strcmp(d->key[k], before->key[m]) == 0)
+                {
+                    return true;
+                }
+            }
+        }
+    }
+
+    return false;
+}
+
+
+static inline bool
+call_same_run(const call_t *call, unsigned one, unsigned two,
     call_rule_t *rules, unsigned *nrules)
 {
-    char      letters[IAP_CHECKS_MAX + 1];
+    unsigned                i;
+    const call_decision_t  *a, *b;
+
+    a = &call->decision[one];
+    b = &call->decision[two];
+
+    if (a->n != b->n || call_again(call, one) != call_again(call, two)) {
+        return false;
+    }
+
+    for (i = 0; i < a->n; i++) {
+        if (call_rule(rules, nrules, a, i) != call_rule(rules, nrules, b, i)
+            || (a->rule[i].kind[0] == 'd'
+                && strcmp(a->key[i], b->key[i]) != 0))
+        {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+
+static inline unsigned
+call_run_length(const call_t *call, unsigned first, call_rule_t *rules,
+    unsigned *nrules)
+{
+    unsigned  n;
+
+    for (n = 1;
+         first + n < call->n
+         && call_same_run(call, first, first + n, rules, nrules);
+         n++)
+    {
+        /* void */
+    }
+
+    return n;
+}
+
+
+static inline void
+call_run(call_args_t *args, const call_t *call, unsigned first, unsigned n,
+    call_rule_t *rules, unsigned *nrules)
+{
+    char                    letters[IAP_CHECKS_MAX + 2];
+    bool                    members;
+    unsigned                i;
+    const call_decision_t  *d;
+
+    d = &call->decision[first];
+    members = false;
+
+    letters[0] = (char) (32 + n + (call_again(call, first) ? 128 : 0));
+
+    for (i = 0; i < d->n; i++) {
+        letters[1 + i] = (char) (32 + call_rule(rules, nrules, d, i));
+        members |= d->rule[i].kind[0] == 'd';
+    }
+
+    letters[1 + i] = '\0';
+    call_arg(args, "%s", letters);
+
+    for (i = 0; members && i < n; i++) {
+        call_arg(args, "%s", call->decision[first + i].member);
+    }
+}
+
+
+static inline void
+call_keys(call_args_t *args, const call_decision_t *d, char kind)
+{
     unsigned  i;
 
     for (i = 0; i < d->n; i++) {
-        letters[i] = (char) (32 + call_rule(rules, nrules, &d->rule[i]));
-    }
-
-    letters[i] = '\0';
-    call_arg(args, "%s", letters);
-
-    for (i = 0; i < d->n; i++) {
-        if (d->rule[i].kind[0] == 'd') {
-            call_arg(args, "%s", d->member[i]);
+        if (d->rule[i].kind[0] == kind) {
+            call_arg(args, "%s", d->key[i]);
         }
     }
 }
@@ -140,34 +241,51 @@ call_decision(call_args_t *args, const call_decision_t *d,
 static inline redisReply *
 call_redis(redisContext *c, const char *sha, const call_t *call)
 {
-    unsigned            i, k, keys, nrules;
-    static call_args_t  args;
-    static call_rule_t  rules[CALL_RULES_MAX];
+    int                  sets, buckets;
+    char                 nkeys[16];
+    unsigned             i, k, n, nrules;
+    static call_args_t   args;
+    static call_rule_t   rules[CALL_RULES_MAX];
 
     args.argc = 0;
     args.used = 0;
     nrules = 0;
-    keys = 0;
 
     for (i = 0; i < call->n; i++) {
-        keys += call->decision[i].n;
-
         for (k = 0; k < call->decision[i].n; k++) {
-            call_rule(rules, &nrules, &call->decision[i].rule[k]);
+            call_rule(rules, &nrules, &call->decision[i], k);
         }
     }
 
     call_arg(&args, "EVALSHA");
     call_arg(&args, "%s", sha);
-    call_arg(&args, "%u", keys);
+    call_arg(&args, "?");
 
-    for (i = 0; i < call->n; i++) {
-        for (k = 0; k < call->decision[i].n; k++) {
-            call_arg(&args, "%s", call->decision[i].key[k]);
+    for (i = 0; i < nrules; i++) {
+        if (rules[i].kind[0] == 'w') {
+            call_arg(&args, "%s", rules[i].window);
         }
     }
 
+    for (i = 0; i < call->n; i += n) {
+        n = call_run_length(call, i, rules, &nrules);
+        call_keys(&args, &call->decision[i], 'd');
+    }
+
+    sets = args.argc;
+
+    for (i = 0; i < call->n; i++) {
+        call_keys(&args, &call->decision[i], 'b');
+    }
+
+    buckets = args.argc - sets;
+
+    args.argv[2] = nkeys;
+    args.len[2] = (size_t) snprintf(nkeys, sizeof(nkeys), "%d",
+                                    args.argc - 3);
+
     call_arg(&args, "%u", nrules);
+    call_arg(&args, "%d", buckets);
 
     for (i = 0; i < nrules; i++) {
         call_arg(&args, "%s", rules[i].kind);
@@ -175,8 +293,9 @@ call_redis(redisContext *c, const char *sha, const call_t *call)
         call_arg(&args, "%" PRIu64, rules[i].second);
     }
 
-    for (i = 0; i < call->n; i++) {
-        call_decision(&args, &call->decision[i], rules, &nrules);
+    for (i = 0; i < call->n; i += n) {
+        n = call_run_length(call, i, rules, &nrules);
+        call_run(&args, call, i, n, rules, &nrules);
     }
 
     if (call->at) {
@@ -190,41 +309,84 @@ call_redis(redisContext *c, const char *sha, const call_t *call)
 }
 
 
-/* false if the reply is not one for n decisions */
+/* false if the reply is not one for the call */
 
 static inline bool
-call_is_reply(const redisReply *reply, unsigned n)
+call_is_reply(const redisReply *reply, const call_t *call)
 {
-    size_t  i;
+    size_t     i, letters;
+    long long  number;
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY
-        || reply->elements != 1 + 3 * (size_t) n
-        || reply->element[0]->type != REDIS_REPLY_INTEGER)
+        || reply->elements < 2 || reply->elements % 4 != 2
+        || reply->element[0]->type != REDIS_REPLY_INTEGER
+        || reply->element[1]->type != REDIS_REPLY_STRING)
     {
         return false;
     }
 
-    for (i = 1; i < reply->elements; i += 3) {
-        if (reply->element[i]->type != REDIS_REPLY_STRING
+    letters = 0;
+
+    for (i = 0; i < call->n; i++) {
+        letters += call->decision[i].n;
+    }
+
+    number = 0;
+
+    for (i = 2; i < reply->elements; i += 4) {
+        if (reply->element[i]->type != REDIS_REPLY_INTEGER
+            || reply->element[i]->integer <= number
+            || reply->element[i]->integer > (long long) call->n
             || reply->element[i + 1]->type != REDIS_REPLY_INTEGER
-            || reply->element[i + 2]->type != REDIS_REPLY_STRING)
+            || reply->element[i + 2]->type != REDIS_REPLY_STRING
+            || (reply->element[i + 3]->type != REDIS_REPLY_NIL
+                && reply->element[i + 3]->type != REDIS_REPLY_ARRAY))
         {
             return false;
         }
+
+        number = reply->element[i]->integer;
     }
 
-    return true;
+    return reply->element[1]->len == letters;
 }
 
 
-static inline call_said_t
-call_said(const redisReply *reply, unsigned i)
-{
-    call_said_t  said;
+/* of the decision with this number, from 0; valid until the next call of
+   this */
 
-    said.letters = reply->element[1 + 3 * i]->str;
-    said.wait = (iap_ticks_t) reply->element[2 + 3 * i]->integer;
-    said.error = reply->element[3 + 3 * i]->str;
+static inline call_said_t
+call_said(const redisReply *reply, const call_t *call, unsigned decision)
+{
+    size_t       i, before;
+    call_said_t  said;
+    static char  letters[IAP_CHECKS_MAX + 1];
+
+    before = 0;
+
+    for (i = 0; i < decision; i++) {
+        before += call->decision[i].n;
+    }
+
+    snprintf(letters, sizeof(letters), "%.*s",
+             (int) call->decision[decision].n,
+             reply->element[1]->str + before);
+
+    said.letters = letters;
+    said.wait = 0;
+    said.error = "";
+    said.members = NULL;
+
+    for (i = 2; i < reply->elements; i += 4) {
+        if (reply->element[i]->integer == (long long) decision + 1) {
+            said.wait = (iap_ticks_t) reply->element[i + 1]->integer;
+            said.error = reply->element[i + 2]->str;
+
+            if (reply->element[i + 3]->type == REDIS_REPLY_ARRAY) {
+                said.members = reply->element[i + 3];
+            }
+        }
+    }
 
     return said;
 }

@@ -34,6 +34,7 @@ typedef struct {
     uint64_t       random;
     uint64_t       decisions;
     uint64_t       refusals;
+    uint64_t       told;            /* segments' members */
 } parity_t;
 
 
@@ -43,6 +44,7 @@ typedef struct {
     iap_check_t  check;
     unsigned     i;
     unsigned     user;
+    bool         provisional;       /* which makes no difference */
 } subject_t;
 
 
@@ -67,6 +69,8 @@ static unsigned parity_checks(parity_t *p, subject_t *s);
 static void parity_tell(call_decision_t *d, const subject_t *s, unsigned n);
 static bool parity_decide(parity_t *p, subject_t *s, unsigned n,
     const call_said_t *said);
+static bool parity_members(parity_t *p, const subject_t *s,
+    const redisReply *members);
 static void parity_clear(parity_t *p, const subject_t *s, saved_t *saved);
 static void parity_restore(parity_t *p, const subject_t *s,
     const saved_t *saved);
@@ -126,6 +130,7 @@ main(int argc, char **argv)
     ut_ok(p.refusals > p.decisions / 8
           && p.refusals < p.decisions - p.decisions / 8,
           "both answers were common");
+    ut_ok(p.told > p.refusals / 64, "and so were segments that are full");
 
     return ut_done();
 }
@@ -329,7 +334,7 @@ parity_batch(parity_t *p)
     }
 
     reply = call_redis(p->redis, p->sha, &call);
-    fine = call_is_reply(reply, call.n)
+    fine = call_is_reply(reply, &call)
            && (iap_ticks_t) reply->element[0]->integer == p->now;
 
     if (!fine) {
@@ -339,7 +344,7 @@ parity_batch(parity_t *p)
     }
 
     for (i = 0; fine && i < call.n; i++) {
-        said = call_said(reply, i);
+        said = call_said(reply, &call, i);
         fine = parity_decide(p, s[i], n[i], &said);
     }
 
@@ -354,10 +359,12 @@ parity_batch(parity_t *p)
 static unsigned
 parity_checks(parity_t *p, subject_t *s)
 {
-    unsigned  n, i, pick, max;
+    unsigned  n, i, pick, max, user;
     bool      used[BUCKETS + SEGMENTS + WINDOWS];
 
     memset(used, 0, sizeof(used));
+
+    user = (unsigned) ut_below(&p->random, USERS);
 
     max = ut_below(&p->random, 50) == 0 ? IAP_CHECKS_MAX
                                  : 1 + (unsigned) ut_below(&p->random, 6);
@@ -385,7 +392,7 @@ parity_checks(parity_t *p, subject_t *s)
 
         } else if (i < BUCKETS + SEGMENTS) {
             s[n].i = i - BUCKETS;
-            s[n].user = (unsigned) ut_below(&p->random, USERS);
+            s[n].user = user;
             s[n].check = distinct(&p->w, s[n].i, s[n].user);
 
         } else {
@@ -394,6 +401,7 @@ parity_checks(parity_t *p, subject_t *s)
         }
 
         s[n].check.dry_run = ut_below(&p->random, 4) == 0;
+        s[n].provisional = ut_below(&p->random, 2) == 0;
     }
 
     return n;
@@ -406,8 +414,10 @@ parity_tell(call_decision_t *d, const subject_t *s, unsigned n)
     unsigned            i;
     const iap_check_t  *c;
 
-    static const char  *kind[3][2] = {
-        { "b", "bD" }, { "d", "dD" }, { "w", "wD" }
+    static const char  *kind[3][4] = {
+        { "b", "bD", "b", "bD" },
+        { "d", "dD", "dP", "dDP" },
+        { "w", "wD", "w", "wD" }
     };
 
     d->n = n;
@@ -415,10 +425,13 @@ parity_tell(call_decision_t *d, const subject_t *s, unsigned n)
     for (i = 0; i < n; i++) {
         c = &s[i].check;
 
-        d->rule[i].kind = kind[c->kind][c->dry_run];
+        d->rule[i].kind = kind[c->kind][c->dry_run + 2 * s[i].provisional];
         snprintf(d->key[i], CALL_TEXT_MAX, "%c%u", kind[c->kind][0][0],
                  s[i].i);
-        snprintf(d->member[i], CALL_TEXT_MAX, "user%u", s[i].user);
+
+        if (c->kind == IAP_CHECK_DISTINCT) {
+            snprintf(d->member, CALL_TEXT_MAX, "user%u", s[i].user);
+        }
 
         switch (c->kind) {
 
@@ -504,13 +517,50 @@ parity_decide(parity_t *p, subject_t *s, unsigned n, const call_said_t *said)
     if (strcmp(letters, said->letters) == 0 && wait == said->wait
         && said->error[0] == '\0')
     {
-        return true;
+        return said->members == NULL
+               || (refused != -1
+                   && parity_members(p, &s[refused], said->members));
     }
 
     printf("# C: %s, wait %" PRIu64 "; script: %s, wait %" PRIu64 " %s\n",
            letters, wait, said->letters, said->wait, said->error);
 
     return false;
+}
+
+
+/* of a segment that is full: all who would be admitted, and nobody else */
+
+static bool
+parity_members(parity_t *p, const subject_t *s, const redisReply *members)
+{
+    bool         told;
+    char         text[CALL_TEXT_MAX];
+    size_t       k;
+    subject_t    other;
+    unsigned     u;
+
+    p->told++;
+
+    for (u = 0; u < USERS; u++) {
+        other = *s;
+        other.check = distinct(&p->w, s->i, u);
+        snprintf(text, sizeof(text), "user%u", u);
+
+        told = false;
+
+        for (k = 0; k < members->elements; k++) {
+            told |= strcmp(members->element[k]->str, text) == 0;
+        }
+
+        if (told == parity_unseen(p, &other)) {
+            printf("# \"%s\" of segment %u is %s\n", text, s->i,
+                   told ? "told" : "not told");
+            return false;
+        }
+    }
+
+    return true;
 }
 
 
@@ -708,7 +758,7 @@ parity_stored_segment(parity_t *p, unsigned i)
 
     for (k = 0; s->entry.until != 0 && k < IAP_DISTINCT_PARTS; k++) {
         part = last - k;
-        n = parity_integer(p, "ZCOUNT %s %" PRIu64 " %" PRIu64, key, part,
+        n = parity_integer(p, "ZCOUNT %s %" PRIu64 " %" PRIu64 ".5", key, part,
                            part);
         sum += s->count[part % IAP_DISTINCT_PARTS];
 

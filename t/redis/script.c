@@ -1,7 +1,6 @@
 /*
- * lua/decide.lua and lua/refund.lua as they are, with the server's clock:
- * what is kept and until when, what happens where a layer is broken, and
- * what is given back.
+ * lua/decide.lua as it is, with the server's clock: what is kept and until
+ * when, and what happens where a layer is broken.
  *
  *     script PORT DECIDE.LUA REFUND.LUA
  *
@@ -10,24 +9,15 @@
 
 #include <unistd.h>
 
-#include "call.h"
-
-
-#define SEC     IAP_TICKS_PER_SEC
-#define MINUTE  (60 * SEC)
-
-
-typedef struct {
-    redisContext  *redis;
-    const char    *decide;
-    const char    *refund;
-    call_t         call;
-    redisReply    *reply;
-} script_t;
+#include "server.h"
 
 
 static void test_bucket(script_t *t);
 static void test_distinct(script_t *t);
+static void test_provisional(script_t *t);
+static void test_members(script_t *t);
+static long long halves(script_t *t, const char *key);
+static unsigned members(script_t *t, unsigned i);
 static void test_window(script_t *t);
 static void test_shortest(script_t *t);
 static void test_batch(script_t *t);
@@ -38,66 +28,24 @@ static void test_expiry_repaired(script_t *t);
 static void test_full(script_t *t);
 static void test_replica(script_t *t);
 static void test_rights(script_t *t);
-static void test_clock_out_of_range(script_t *t, const char *text);
-static void test_refund_bucket(script_t *t);
-static void test_refund_window(script_t *t);
-static void test_refund_distinct(script_t *t);
-static void test_refund_broken(script_t *t);
-
-static void begin(script_t *t);
-static void again(script_t *t);
-static void next(script_t *t);
-static void check(script_t *t, const char *kind, uint64_t first,
-    uint64_t second, const char *key, const char *member);
-static bool ask(script_t *t);
-static bool said(script_t *t, unsigned i, const char *letters,
-    const char *error);
-static iap_ticks_t waits(script_t *t, unsigned i);
-static bool gives_back(script_t *t, const char *letters, const char *error,
-    int argc, const char **argv);
-static iap_ticks_t clock_of(script_t *t);
-static long long integer(script_t *t, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-static bool holds(script_t *t, const char *key, const char *text);
-static bool lives(script_t *t, const char *key, long long min,
-    long long max);
-static void command(script_t *t, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+static void test_buckets_read(script_t *t);
+static void test_buckets_kinds(script_t *t, const char *what);
+static void test_clock_out_of_range(script_t *t);
 
 
 int
 main(int argc, char **argv)
 {
-    char      *text, *refund;
-    script_t   t;
+    script_t  t;
 
-    memset(&t, 0, sizeof(t));
-
-    if (argc != 4) {
-        printf("Bail out! usage: script PORT DECIDE.LUA REFUND.LUA\n");
-        return 1;
-    }
-
-    t.redis = redisConnect("127.0.0.1", atoi(argv[1]));
-    text = call_read_file(argv[2]);
-    refund = call_read_file(argv[3]);
-
-    if (t.redis == NULL || t.redis->err || text == NULL || refund == NULL) {
-        printf("Bail out! no server, or no scripts\n");
-        return 1;
-    }
-
-    t.decide = call_load(t.redis, text);
-    t.refund = call_load(t.redis, refund);
-
-    if (!ut_ok(t.decide != NULL && t.refund != NULL,
-               "the server takes the scripts"))
-    {
+    if (!connects(&t, argc, argv)) {
         return ut_done();
     }
 
     test_bucket(&t);
     test_distinct(&t);
+    test_provisional(&t);
+    test_members(&t);
     test_window(&t);
     test_shortest(&t);
     test_batch(&t);
@@ -108,11 +56,8 @@ main(int argc, char **argv)
     test_full(&t);
     test_replica(&t);
     test_rights(&t);
-    test_clock_out_of_range(&t, text);
-    test_refund_bucket(&t);
-    test_refund_window(&t);
-    test_refund_distinct(&t);
-    test_refund_broken(&t);
+    test_buckets_read(&t);
+    test_clock_out_of_range(&t);
 
     return ut_done();
 }
@@ -166,6 +111,152 @@ test_distinct(script_t *t)
     ut_ok(ask(t) && said(t, 0, "R", "") && waits(t, 0) > 49 * SEC
           && waits(t, 0) <= MINUTE, "over the limit: until the first leave");
     ut_ok(integer(t, "ZCARD d") == 2, "who is refused is not kept");
+}
+
+
+/* as long as others may refuse; which is no other number for any limit */
+
+static void
+test_provisional(script_t *t)
+{
+    begin(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    check(t, "dDP", 10 * SEC, 1, "dry", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "ben");
+    check(t, "dDP", 10 * SEC, 1, "dry", "ben");
+
+    ut_ok(ask(t) && said(t, 0, "NN", "") && said(t, 1, "NR", "")
+          && halves(t, "d") == 2 && halves(t, "dry") == 1,
+          "new members may be taken back");
+
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "cleo");
+
+    ut_ok(ask(t) && said(t, 0, "AA", "") && said(t, 1, "AR", "")
+          && said(t, 2, "R", "") && waits(t, 2) > 49 * SEC
+          && waits(t, 2) <= MINUTE && halves(t, "d") == 0
+          && halves(t, "dry") == 0, "and are members for good when met again");
+
+    begin(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "anna");
+    ut_ok(ask(t) && said(t, 0, "N", "") && said(t, 1, "A", "")
+          && halves(t, "d") == 0, "also in one call");
+
+    /* a layer that is broken: its on_error may refuse */
+
+    begin(t);
+    command(t, "RPUSH l x");
+    check(t, "b", MINUTE, 2 * MINUTE, "l", "");
+    check(t, "d", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "ben");
+    ut_ok(ask(t) && said(t, 0, "EN", "WRONGTYPE") && said(t, 1, "N", "")
+          && halves(t, "d") == 1, "so is one next to a broken layer");
+}
+
+
+/* those of whom nobody knows yet whether they stay */
+
+static long long
+halves(script_t *t, const char *key)
+{
+    size_t       i;
+    long long    n;
+    redisReply  *reply;
+
+    reply = redisCommand(t->redis, "ZRANGE %s 0 -1 WITHSCORES", key);
+
+    for (i = 1, n = 0; i < reply->elements; i += 2) {
+        n += strstr(reply->element[i]->str, ".5") != NULL;
+    }
+
+    freeReplyObject(reply);
+
+    return n;
+}
+
+
+static void
+test_members(script_t *t)
+{
+    char      user[CALL_TEXT_MAX];
+    unsigned  i, k;
+
+    begin(t);
+    check(t, "d", 10 * SEC, 2, "d", "anna");
+    next(t);
+    check(t, "dP", 10 * SEC, 2, "d", "ben");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "cleo");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "dora");
+    next(t);
+    check(t, "d", 10 * SEC, 2, "d", "ben");
+    next(t);
+    check(t, "dD", 10 * SEC, 2, "d", "dora");
+
+    ut_ok(ask(t) && said(t, 2, "R", "") && members(t, 2) == 2
+          && members(t, 0) == 0 && members(t, 1) == 0,
+          "who is refused is told of all that are in");
+    ut_ok(said(t, 3, "R", "") && members(t, 3) == 0, "once in a call");
+    ut_ok(said(t, 4, "A", "") && members(t, 4) == 0, "who is not is told nothing");
+
+    again(t);
+    check(t, "dD", 10 * SEC, 2, "d", "dora");
+    ut_ok(ask(t) && said(t, 0, "R", "") && members(t, 0) == 0,
+          "nor is who is in dry run");
+
+    again(t);
+    check(t, "bD", MINUTE, MINUTE, "b", "");
+    check(t, "d", 10 * SEC, 2, "d", "dora");
+    check(t, "w", 5, MINUTE, "w", "");
+    ut_ok(ask(t) && said(t, 0, "AR-", "") && members(t, 0) == 2,
+          "behind others, and before");
+
+    /* no more of them than that anybody could keep */
+
+    for (k = 255; k < 258; k++) {
+        begin(t);
+
+        for (i = 0; i < k; i++) {
+            command(t, "ZADD d %" PRIu64 " user%u",
+                    clock_of(t) / (1000 * SEC), i);
+        }
+
+        check(t, "d", 1000 * SEC, 100, "d", "anna");
+        ut_ok(ask(t) && said(t, 0, "R", "")
+              && members(t, 0) == (k <= 256 ? k : 0), "%u members", k);
+    }
+
+    begin(t);
+
+    for (k = 0; k < 6; k++) {
+        for (i = 0; i < 200; i++) {
+            command(t, "ZADD d%u %" PRIu64 " user%u", k,
+                    clock_of(t) / (1000 * SEC), i);
+        }
+
+        snprintf(user, sizeof(user), "d%u", k);
+        t->call.n = k + 1;
+        check(t, "d", 1000 * SEC, 100, user, "anna");
+    }
+
+    ut_ok(ask(t) && members(t, 0) == 200 && members(t, 4) == 200
+          && members(t, 5) == 0, "nor of too many sets in one call");
+}
+
+
+static unsigned
+members(script_t *t, unsigned i)
+{
+    call_said_t  s;
+
+    s = call_said(t->reply, &t->call, i);
+
+    return s.members == NULL ? 0 : (unsigned) s.members->elements;
 }
 
 
@@ -360,7 +451,7 @@ test_expiry_repaired(script_t *t)
     command(t, "PERSIST b");
     command(t, "PERSIST d");
     command(t, "PERSIST w");
-    strcpy(t->call.decision[0].member[1], "ben");
+    strcpy(t->call.decision[0].member, "ben");
 
     ut_ok(ask(t) && said(t, 0, "ANA", "") && lives(t, "b", 1, 120001)
           && lives(t, "d", 1, 60001) && lives(t, "w", 1, 60000000000),
@@ -413,8 +504,8 @@ static void
 test_rights(script_t *t)
 {
     static const char  rights[] = "ACL SETUSER guard reset nopass on ~* -@all"
-                                  " +evalsha +auth +time +get +set +zrange"
-                                  " +zscore +zcount +zadd +zrem"
+                                  " +evalsha +auth +time +get +mget +exists"
+                                  " +set +zrange +zmscore +zcount +zadd +zrem"
                                   " +zremrangebyscore +pexpireat";
 
     begin(t);
@@ -448,8 +539,86 @@ test_rights(script_t *t)
 }
 
 
+/* buckets are read some at a time: what that can't tell apart is looked at */
+
 static void
-test_clock_out_of_range(script_t *t, const char *text)
+test_buckets_read(script_t *t)
+{
+    unsigned  i;
+
+    static const char  *rights[] = { "-mget", "-exists", "-mget -exists" };
+
+    test_buckets_kinds(t, "as ever");
+
+    for (i = 0; i < sizeof(rights) / sizeof(rights[0]); i++) {
+        command(t, "ACL SETUSER guard reset nopass on ~* +@all");
+
+        if (i != 1) {
+            command(t, "ACL SETUSER guard -mget");
+        }
+
+        if (i != 0) {
+            command(t, "ACL SETUSER guard -exists");
+        }
+
+        command(t, "AUTH guard x");
+        test_buckets_kinds(t, rights[i]);
+        command(t, "AUTH default x");
+    }
+}
+
+
+/* one of them is foreign; in the second round some others are gone */
+
+static void
+test_buckets_kinds(script_t *t, const char *what)
+{
+    bool      fine;
+    char      key[CALL_TEXT_MAX];
+    unsigned  i, n, count, foreign, round;
+
+    static const unsigned  counts[] = { 1, 2, 3, 8, 9, 11, 16, 27 };
+
+    fine = true;
+
+    for (i = 0; i < sizeof(counts) / sizeof(counts[0]) * 3; i++) {
+        count = counts[i / 3];
+        foreign = i % 3 * (count - 1) / 2;
+
+        begin(t);
+        command(t, "RPUSH b%u x", foreign);
+
+        for (n = 0; n < count; n++) {
+            t->call.n = n + 1;
+            snprintf(key, sizeof(key), "b%u", n);
+            check(t, "b", MINUTE, 2 * MINUTE, key, "");
+        }
+
+        for (round = 0; round < 3; round++) {
+
+            for (n = 0; round == 1 && n < count; n += 3) {
+                if (n != foreign) {
+                    command(t, "DEL b%u", n);
+                }
+            }
+
+            fine &= ask(t);
+
+            for (n = 0; fine && n < count; n++) {
+                fine = n == foreign ? said(t, n, "E", "WRONGTYPE")
+                       : said(t, n, round == 2 && n % 3 != 0 ? "R" : "A", "");
+            }
+        }
+
+        fine &= integer(t, "LLEN b%u", foreign) == 1;
+    }
+
+    ut_ok(fine, "of many buckets each is what it is: %s", what);
+}
+
+
+static void
+test_clock_out_of_range(script_t *t)
 {
     char        *told;
     unsigned     i;
@@ -458,7 +627,7 @@ test_clock_out_of_range(script_t *t, const char *text)
     static const iap_ticks_t  now[] = { 0, IAP_TICKS_MAX + SEC };
 
     decide = t->decide;
-    told = call_with_clock(text);
+    told = call_with_clock(t->text);
     t->decide = call_load(t->redis, told);
 
     for (i = 0; i < 2; i++) {
@@ -480,355 +649,4 @@ test_clock_out_of_range(script_t *t, const char *text)
     t->call.at = false;
     t->decide = decide;
     free(told);
-}
-
-
-static void
-test_refund_bucket(script_t *t)
-{
-    char  before[64];
-
-    static const char  *args[] = {
-        "1", "b", "b", "1200000000", "6000000000"
-    };
-
-    begin(t);
-    ut_ok(gives_back(t, "-", "", 5, args), "a bucket that is gone is full");
-
-    check(t, "b", MINUTE, 5 * MINUTE, "b", "");
-    ask(t);
-    ut_ok(gives_back(t, "G", "", 5, args) && integer(t, "EXISTS b") == 0,
-          "the only token taken: full, which is to be gone");
-
-    ask(t);
-    t->reply = (freeReplyObject(t->reply), redisCommand(t->redis, "GET b"));
-    snprintf(before, sizeof(before), "%s", t->reply->str);
-    ask(t);
-
-    ut_ok(gives_back(t, "G", "", 5, args) && holds(t, "b", before)
-          && lives(t, "b", 55000, 60001), "the second one of two");
-
-    command(t, "SET b 9000000000000000");
-    ut_ok(gives_back(t, "G", "", 5, args) && lives(t, "b", 239000, 240001),
-          "one too far ahead was an empty one");
-}
-
-
-static void
-test_refund_window(script_t *t)
-{
-    char          moment[32], start[64];
-    iap_ticks_t   now, length;
-
-    const char  *args[] = { "1", "w", "w", "20000000000000", moment };
-
-    length = UINT64_C(1000000) * SEC;
-
-    begin(t);
-    check(t, "w", 3, length, "w", "");
-    ask(t);
-    now = (iap_ticks_t) t->reply->element[0]->integer;
-    snprintf(moment, sizeof(moment), "%" PRIu64, now);
-    ask(t);
-
-    snprintf(start, sizeof(start), "%" PRIu64 " 1", now - now % length);
-    ut_ok(gives_back(t, "G", "", 5, args) && holds(t, "w", start)
-          && lives(t, "w", 1, 1000000000), "one of two");
-
-    start[strlen(start) - 1] = '0';
-    ut_ok(gives_back(t, "G", "", 5, args) && holds(t, "w", start),
-          "two of two");
-    ut_ok(gives_back(t, "-", "", 5, args) && holds(t, "w", start),
-          "and not one more");
-
-    ask(t);
-    snprintf(moment, sizeof(moment), "%" PRIu64, now - length);
-    start[strlen(start) - 1] = '1';
-    ut_ok(gives_back(t, "-", "", 5, args) && holds(t, "w", start),
-          "what was charged in the last span is not taken from this one");
-
-    snprintf(moment, sizeof(moment), "%" PRIu64, now + length);
-    ut_ok(gives_back(t, "-", "", 5, args) && holds(t, "w", start),
-          "nor what a server counted that is no more");
-
-    snprintf(moment, sizeof(moment), "%" PRIu64, now);
-    snprintf(start, sizeof(start), "%" PRIu64 " 1",
-             now - now % length + length);
-    command(t, "SET w %s", start);
-    ut_ok(gives_back(t, "-", "", 5, args) && holds(t, "w", start),
-          "nor is what a span ahead has counted");
-
-    command(t, "DEL w");
-    ut_ok(gives_back(t, "-", "", 5, args) && integer(t, "EXISTS w") == 0,
-          "a window that is gone stays so");
-}
-
-
-static void
-test_refund_distinct(script_t *t)
-{
-    static const char  *args[] = { "1", "d", "d", "ben", "" };
-
-    begin(t);
-    check(t, "d", 10 * SEC, 2, "d", "anna");
-    next(t);
-    check(t, "d", 10 * SEC, 2, "d", "ben");
-    ask(t);
-
-    ut_ok(gives_back(t, "G", "", 5, args) && integer(t, "ZCARD d") == 1
-          && lives(t, "d", 1, 60001), "the member goes");
-    ut_ok(gives_back(t, "-", "", 5, args) && integer(t, "ZCARD d") == 1,
-          "once");
-}
-
-
-static void
-test_refund_broken(script_t *t)
-{
-    static const char  *args[] = {
-        "4", "l", "s", "l", "b",
-        "b", "1200000000", "1200000000", "d", "ben", "",
-        "w", "20000000", "20000000", "b", "1200000000", "1200000000"
-    };
-
-    static const char  *bucket[] = {
-        "1", "b", "b", "1200000000", "1200000000"
-    };
-
-    static const char  *window[] = {
-        "1", "b", "w", "20000000", "20000000"
-    };
-
-    begin(t);
-    command(t, "RPUSH l x");
-    command(t, "SET s x");
-    check(t, "b", MINUTE, MINUTE, "b", "");
-    ask(t);
-
-    ut_ok(gives_back(t, "EEEG", "WRONGTYPE", 17, args)
-          && integer(t, "EXISTS l s") == 2 && integer(t, "EXISTS b") == 0,
-          "a key of a wrong type concerns its layer only");
-
-    command(t, "SET b 0x10");
-    ut_ok(gives_back(t, "E", "WRONGVALUE", 5, bucket)
-          && holds(t, "b", "0x10"), "a bucket that is none is left alone");
-
-    command(t, "SET b 1.0");
-    ut_ok(gives_back(t, "E", "WRONGVALUE", 5, window)
-          && holds(t, "b", "1.0"), "and so is a window");
-}
-
-
-/* --- the tools ---------------------------------------------------------- */
-
-
-/* an empty server */
-
-static void
-begin(script_t *t)
-{
-    command(t, "FLUSHALL");
-    again(t);
-}
-
-
-/* a call of one decision, without checks as yet */
-
-static void
-again(script_t *t)
-{
-    memset(&t->call, 0, sizeof(t->call));
-    t->call.n = 1;
-}
-
-
-static void
-next(script_t *t)
-{
-    t->call.n++;
-}
-
-
-static void
-check(script_t *t, const char *kind, uint64_t first, uint64_t second,
-    const char *key, const char *member)
-{
-    call_decision_t  *d;
-
-    d = &t->call.decision[t->call.n - 1];
-
-    d->rule[d->n].kind = kind;
-    d->rule[d->n].first = first;
-    d->rule[d->n].second = second;
-    snprintf(d->key[d->n], CALL_TEXT_MAX, "%s", key);
-    snprintf(d->member[d->n], CALL_TEXT_MAX, "%s", member);
-    d->n++;
-}
-
-
-static bool
-ask(script_t *t)
-{
-    freeReplyObject(t->reply);
-    t->reply = call_redis(t->redis, t->decide, &t->call);
-
-    return call_is_reply(t->reply, t->call.n);
-}
-
-
-/* error NULL: there is one */
-
-static bool
-said(script_t *t, unsigned i, const char *letters, const char *error)
-{
-    call_said_t  s;
-
-    s = call_said(t->reply, i);
-
-    if (strcmp(s.letters, letters) == 0
-        && (error == NULL ? s.error[0] != '\0' : strcmp(s.error, error) == 0))
-    {
-        return true;
-    }
-
-    printf("# decision %u: \"%s\" \"%s\"\n", i, s.letters, s.error);
-
-    return false;
-}
-
-
-static iap_ticks_t
-waits(script_t *t, unsigned i)
-{
-    return call_said(t->reply, i).wait;
-}
-
-
-/* argv begins with the number of keys */
-
-static bool
-gives_back(script_t *t, const char *letters, const char *error, int argc,
-    const char **argv)
-{
-    int          i;
-    bool         fine;
-    redisReply  *reply;
-    const char  *words[32];
-
-    words[0] = "EVALSHA";
-    words[1] = t->refund;
-
-    for (i = 0; i < argc; i++) {
-        words[2 + i] = argv[i];
-    }
-
-    reply = redisCommandArgv(t->redis, 2 + argc, words, NULL);
-
-    fine = reply != NULL && reply->type == REDIS_REPLY_ARRAY
-           && reply->elements == 2
-           && strcmp(reply->element[0]->str, letters) == 0
-           && strcmp(reply->element[1]->str, error) == 0;
-
-    if (!fine && reply != NULL) {
-        printf("# given back: %s\n", reply->type == REDIS_REPLY_ARRAY
-                                     ? reply->element[0]->str : reply->str);
-    }
-
-    freeReplyObject(reply);
-
-    return fine;
-}
-
-
-static iap_ticks_t
-clock_of(script_t *t)
-{
-    iap_ticks_t   now;
-    redisReply   *reply;
-
-    reply = redisCommand(t->redis, "TIME");
-    now = (strtoull(reply->element[0]->str, NULL, 10) - 1735689600) * SEC
-          + strtoull(reply->element[1]->str, NULL, 10) * IAP_TICKS_PER_US;
-    freeReplyObject(reply);
-
-    return now;
-}
-
-
-static long long
-integer(script_t *t, const char *fmt, ...)
-{
-    va_list      args;
-    long long    n;
-    redisReply  *reply;
-
-    va_start(args, fmt);
-    reply = redisvCommand(t->redis, fmt, args);
-    va_end(args);
-
-    n = reply != NULL && reply->type == REDIS_REPLY_INTEGER ? reply->integer
-                                                            : -100;
-    freeReplyObject(reply);
-
-    return n;
-}
-
-
-static bool
-holds(script_t *t, const char *key, const char *text)
-{
-    bool         fine;
-    redisReply  *reply;
-
-    reply = redisCommand(t->redis, "GET %s", key);
-    fine = reply != NULL && reply->type == REDIS_REPLY_STRING
-           && strcmp(reply->str, text) == 0;
-
-    if (!fine) {
-        printf("# %s holds \"%s\"\n", key,
-               reply == NULL || reply->str == NULL ? "" : reply->str);
-    }
-
-    freeReplyObject(reply);
-
-    return fine;
-}
-
-
-/* for so many milliseconds */
-
-static bool
-lives(script_t *t, const char *key, long long min, long long max)
-{
-    long long  left;
-
-    left = integer(t, "PTTL %s", key);
-
-    if (left >= min && left <= max) {
-        return true;
-    }
-
-    printf("# %s lives for %lld ms\n", key, left);
-
-    return false;
-}
-
-
-static void
-command(script_t *t, const char *fmt, ...)
-{
-    va_list      args;
-    redisReply  *reply;
-
-    va_start(args, fmt);
-    reply = redisvCommand(t->redis, fmt, args);
-    va_end(args);
-
-    if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
-        printf("Bail out! %s: %s\n", fmt,
-               reply == NULL ? t->redis->errstr : reply->str);
-        exit(1);
-    }
-
-    freeReplyObject(reply);
 }

@@ -20,6 +20,7 @@ static void test_again(void);
 static void test_passed(void);
 static void test_full(void);
 static void test_key(void);
+static void test_by_hand(void);
 static void test_half_written(void);
 static void test_lifted(void);
 static void test_many(void);
@@ -40,6 +41,7 @@ main(void)
     test_passed();
     test_full();
     test_key();
+    test_by_hand();
     test_half_written();
     test_lifted();
     test_many();
@@ -62,6 +64,7 @@ test_new(void)
     subject.hash = hash_of(1);
     subject.guard = 0x12345678;
     subject.layer = 0x9abc;
+    subject.by_hand = 0;
     subject.key = view_of("203.0.113.0/24");
 
     is_new = false;
@@ -76,7 +79,7 @@ test_new(void)
     ut_ok(ban != NULL && ban->entry.until == 700
           && ban->guard == 0x12345678 && ban->layer == 0x9abc,
           "it says whose it is, and until when");
-    ut_ok(ban != NULL && ban->key_len == 14 && ban->reserved == 0
+    ut_ok(ban != NULL && ban->key_len == 14 && ban->by_hand == 0
           && memcmp(ban->key, "203.0.113.0/24", 14) == 0,
           "and names what is banned");
     ut_ok(left(&b, 1, 100) == 600 && left(&b, 1, 699) == 1,
@@ -362,6 +365,50 @@ bans_init(bans_t *b)
 {
     memset(b, 0, sizeof(*b));
     iap_table_init(&b->table, b->ban, sizeof(b->ban), sizeof(iap_ban_t));
+}
+
+
+/* a layer bans again what it has banned; what was made by hand is known as
+   that, whatever a layer did before or does after it */
+
+static void
+test_by_hand(void)
+{
+    bool               is_new, fine;
+    bans_t             b;
+    unsigned           i, first, second;
+    iap_ticks_t        until;
+    iap_ban_subject_t  subject;
+
+    memset(&subject, 0, sizeof(subject));
+    subject.hash = hash_of(1);
+    subject.key = view_of("key");
+
+    for (i = 0; i < 12; i++) {
+        bans_init(&b);
+
+        first = i & 1;
+        second = (i >> 1) & 1;
+
+        subject.by_hand = (uint8_t) first;
+        until = 700;
+        fine = iap_ban_put(&b.table, &subject, &until, 100, &is_new)
+               && ban_of(&b, 1)->by_hand == first;
+
+        /* prolonged, not prolonged, and over */
+
+        subject.by_hand = (uint8_t) second;
+        until = i < 4 ? 900 : i < 8 ? 300 : 1900;
+
+        fine = fine
+               && iap_ban_put(&b.table, &subject, &until, i < 8 ? 200 : 1800,
+                              &is_new)
+               && ban_of(&b, 1)->by_hand
+                  == (i < 8 ? (first | second) : second);
+
+        ut_ok(fine, "by hand or not: %u, then %u, case %u", first, second,
+              i / 4);
+    }
 }
 
 

@@ -35,6 +35,50 @@ static const struct {
 };
 
 
+/* what of a key counts, wherever it is cut in two */
+
+static void
+tags(void)
+{
+    bool    same;
+    char    tag[64];
+    size_t  i, k, len;
+
+    static const char  *keys[][2] = {
+        { "foo", "foo" },
+        { "{user1000}.following", "user1000" },
+        { "foo{}{bar}", "foo{}{bar}" },
+        { "foo{{bar}}zap", "{bar" },
+        { "foo{bar}{zap}", "bar" },
+        { "foo{bar", "foo{bar" },
+        { "foo}bar{", "foo}bar{" },
+        { "a{b}", "b" },
+        { "{", "{" },
+        { "", "" },
+    };
+
+    for (i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        len = strlen(keys[i][0]);
+        same = true;
+
+        for (k = 0; k <= len; k++) {
+            iap_view_t  name = { (const uint8_t *) keys[i][0], k };
+            iap_view_t  text = view(keys[i][0] + k);
+
+            iap_keyslot_tag(&name, &text);
+
+            memcpy(tag, name.data, name.len);
+            memcpy(tag + name.len, text.data, text.len);
+            tag[name.len + text.len] = '\0';
+
+            same = same && strcmp(tag, keys[i][1]) == 0;
+        }
+
+        ut_ok(same, "tag of \"%s\"", keys[i][0]);
+    }
+}
+
+
 int
 main(void)
 {
@@ -56,6 +100,8 @@ main(void)
 
         ut_ok(same, "slot of \"%s\"", known[i].key);
     }
+
+    tags();
 
     return ut_done();
 }

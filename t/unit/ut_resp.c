@@ -1,6 +1,6 @@
 /*
  * Where replies of Redis end: whole, cut at any byte, of any shape; and what
- * is refused before anybody allocates for it.
+ * is refused before anybody allocates for it.  And what commands look like.
  */
 
 #include "iap_resp.h"
@@ -31,6 +31,8 @@ static void ut_bounds_of_bytes(void);
 static void ut_bounds_of_elements(void);
 static void ut_random_replies(void);
 static void ut_noise(void);
+static void ut_decimals(void);
+static void ut_words(void);
 
 
 int
@@ -45,6 +47,8 @@ main(void)
     ut_bounds_of_elements();
     ut_random_replies();
     ut_noise();
+    ut_decimals();
+    ut_words();
 
     return ut_done();
 }
@@ -514,4 +518,83 @@ ut_noise(void)
     }
 
     ut_ok(wrong == 0, "noise is survived");
+}
+
+
+static void
+ut_decimals(void)
+{
+    char      text[32];
+    bool      fine;
+    uint8_t   buf[20], *end;
+    uint64_t  n, random;
+    unsigned  i, bits;
+
+    fine = true;
+    random = 7;
+
+    for (i = 0; i < 20000; i++) {
+
+        /* both sides of each power of ten and of two, then any */
+
+        bits = i / 4 % 64;
+        n = i < 256 ? (UINT64_C(1) << bits) - i % 2
+                    : ut_random(&random) >> ut_below(&random, 64);
+
+        snprintf(text, sizeof(text), "%" PRIu64, n);
+        end = iap_resp_decimal(buf, n);
+
+        fine &= (size_t) (end - buf) == strlen(text)
+                && memcmp(buf, text, strlen(text)) == 0;
+
+        for (n = 1; i < 20 && n <= UINT64_MAX / 10; n *= 10) {
+            snprintf(text, sizeof(text), "%" PRIu64, n - i % 2);
+            end = iap_resp_decimal(buf, n - i % 2);
+
+            fine &= (size_t) (end - buf) == strlen(text)
+                    && memcmp(buf, text, strlen(text)) == 0;
+        }
+    }
+
+    end = iap_resp_decimal(buf, UINT64_MAX);
+    fine &= end - buf == 20 && memcmp(buf, "18446744073709551615", 20) == 0;
+
+    ut_ok(fine, "numbers in full, with no zero before them");
+}
+
+
+/* in memory of just the size that is asked for */
+
+static void
+ut_words(void)
+{
+    size_t    len;
+    uint8_t  *block, *p;
+
+    static const char  command[] =
+        "*3\r\n$3\r\nSET\r\n$0\r\n\r\n$12\r\n{a}\r\n\0 23456\r\n";
+
+    len = IAP_RESP_NUMBER_MAX + IAP_RESP_WORD_MAX(3) + IAP_RESP_WORD_MAX(0)
+          + IAP_RESP_WORD_MAX(12);
+    block = malloc(len);
+
+    p = iap_resp_words(block, 3);
+    p = iap_resp_word(p, "SET", 3);
+    p = iap_resp_word(p, "", 0);
+    p = iap_resp_word_begin(p, 12);
+    memcpy(p, "{a}\r\n\0 23456", 12);
+    p = iap_resp_word_end(p + 12);
+
+    ut_ok((size_t) (p - block) == sizeof(command) - 1
+          && memcmp(block, command, sizeof(command) - 1) == 0,
+          "a command: its words, their lengths, whatever is in them");
+
+    free(block);
+
+    block = malloc(IAP_RESP_NUMBER_MAX);
+    p = iap_resp_words(block, UINT64_MAX);
+
+    ut_ok(p - block == IAP_RESP_NUMBER_MAX, "the longest number has room");
+
+    free(block);
 }

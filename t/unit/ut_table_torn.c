@@ -204,6 +204,7 @@ ban_run(void *data)
     subject.hash = w->after.entry.key;
     subject.guard = w->after.guard;
     subject.layer = w->after.layer;
+    subject.by_hand = w->after.by_hand;
     subject.key.data = w->after.key;
     subject.key.len = w->after.key_len;
 

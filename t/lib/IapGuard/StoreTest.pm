@@ -10,6 +10,9 @@ package IapGuard::StoreTest;
 #     verdicts($nginx, '/t?u=a', 3)     "passed passed limited:user"
 #     verdict($nginx, '/t?u=a')         "passed//redis": verdict, layer, store
 #     scripts($redis)                   how many script calls it has had
+#     hits($nginx, 'g')                 how often guard g's deny cache refused
+#     flood($nginx, @paths)             { status => how many had it }, of many
+#                                       requests over one connection
 #     ends_well($nginx)
 #
 # The site's answers have the headers X-Verdict, X-Layer and X-Store.  The
@@ -21,13 +24,14 @@ use strict;
 use warnings;
 
 use Exporter qw(import);
+use IO::Socket::INET;
 use Test::More;
 
 use IapGuard::Nginx;
 use IapGuard::RedisServer;
 
-our @EXPORT = qw(redis site statuses verdicts verdict scripts keys_of down
-                 ends_well);
+our @EXPORT = qw(redis site statuses verdicts verdict scripts hits flood
+                 keys_of down ends_well);
 
 
 sub redis { return IapGuard::RedisServer->new(@_) }
@@ -88,6 +92,56 @@ sub scripts {
     $calls += $1 while $stats =~ /^cmdstat_eval(?:sha)?:calls=(\d+)/mg;
 
     return $calls;
+}
+
+
+sub hits {
+    my ($nginx, $guard) = @_;
+    return $nginx->metrics->{"iap_guard_deny_cache_hits_total{guard=\"$guard\"}"};
+}
+
+
+# some at a time
+
+sub flood {
+    my ($nginx, @paths) = @_;
+    my %seen;
+
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+                                       PeerPort => $nginx->port)
+        or die "can't connect: $@\n";
+
+    local $SIG{ALRM} = sub { die "nginx has not answered\n" };
+    alarm 60;
+
+    while (my @some = splice @paths, 0, 50) {
+        my ($text, $got) = ('', 0);
+
+        print {$socket} map { "GET $_ HTTP/1.1\r\nHost: x\r\n\r\n" } @some;
+
+        while ($got < @some) {
+            sysread $socket, $text, 65536, length $text
+                or die "cut short after: $text\n";
+
+            while ($text =~ s{\AHTTP/1\.1\ (\d+)\ .*?\r\n
+                              Content-Length:\ (\d+)\r\n.*?\r\n\r\n}{}xs) {
+                my ($status, $len) = ($1, $2);
+
+                while (length $text < $len) {
+                    sysread $socket, $text, 65536, length $text
+                        or die "cut short\n";
+                }
+
+                substr $text, 0, $len, '';
+                $seen{$status}++;
+                $got++;
+            }
+        }
+    }
+
+    alarm 0;
+
+    return \%seen;
 }
 
 

@@ -7,6 +7,7 @@
  *                          (admitted), R (refused), B (broken), - (not asked)
  *     many N WINDOW KEY    N decisions about KEY1, KEY2..., WINDOW at once;
  *                          then "many ADMITTED REFUSED BROKEN"
+ *     age MS               whatever befell a node was so much longer ago
  *     nodes                "nodes DOWN LOST NAME...", a name with "!" if that
  *                          node is down, and with "+" if its link is ready
  *
@@ -71,6 +72,7 @@ static void ngx_iap_route_test_done(ngx_event_t *ev);
 static void ngx_iap_route_test_count(ngx_iap_route_test_t *t);
 static void ngx_iap_route_test_free(ngx_iap_route_test_t *t);
 static void ngx_iap_route_test_next(ngx_event_t *ev);
+static void ngx_iap_route_test_age(ngx_msec_t msec);
 static void ngx_iap_route_test_nodes(void);
 static void ngx_iap_route_test_say(const char *fmt, ...);
 
@@ -360,6 +362,9 @@ ngx_iap_route_test_line(u_char *line)
 
         ngx_iap_route_test_next(&many->next);
 
+    } else if (n == 2 && ngx_strcmp(words[0], "age") == 0) {
+        ngx_iap_route_test_age(atoi(words[1]));
+
     } else if (n == 1 && ngx_strcmp(words[0], "nodes") == 0) {
         ngx_iap_route_test_nodes();
 
@@ -500,6 +505,30 @@ ngx_iap_route_test_free(ngx_iap_route_test_t *t)
     ngx_queue_remove(&t->queue);
     ngx_memset(t, 0x5a, sizeof(ngx_iap_route_test_t));
     ngx_free(t);
+}
+
+
+static void
+ngx_iap_route_test_age(ngx_msec_t msec)
+{
+    ngx_uint_t        i;
+    ngx_queue_t      *q;
+    ngx_iap_peer_t   *peer;
+    ngx_iap_redis_t  *redis;
+
+    redis = ngx_iap_route_test_redis;
+
+    for (q = ngx_queue_head(&redis->peers);
+         q != ngx_queue_sentinel(&redis->peers);
+         q = ngx_queue_next(q))
+    {
+        peer = ngx_queue_data(q, ngx_iap_peer_t, queue);
+        peer->failed -= ngx_min(peer->failed, msec * 1000);
+
+        for (i = 0; i < peer->fails; i++) {
+            peer->failures[i] -= ngx_min(peer->failures[i], msec * 1000);
+        }
+    }
 }
 
 

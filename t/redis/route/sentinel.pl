@@ -269,6 +269,78 @@ test sentinel_doubt => sub {
 };
 
 
+# The one that is asked first is cut off from the others, and names for ever
+# the master that there was
+
+test sentinel_stale => sub {
+    my %gone = (
+        'demoted' => sub { $_[0]->behave('*', raw => "-READONLY You can't\r\n") },
+        'dead'    => sub { $_[0]->stop },
+        'hangs'   => sub { $_[0]->behave('*', hang => 1) },
+    );
+
+    foreach my $how (sort keys %gone) {
+        my @masters   = map { fake() } 1 .. 2;
+        my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
+        my $nginx     = sentinel_nginx(\@sentinels, timeout => '100ms');
+
+        is $nginx->decide('k'), 'A', "$how: before";
+
+        $_->behave($ASK, master_is($masters[1]->node)) foreach @sentinels[1, 2];
+        $gone{$how}->($masters[0]);
+
+        my $after = $nginx->decides_within(5, 'A', 'k');
+        ok defined $after && $after < 1.5, "$how: the others are believed"
+            or diag $after // 'never';
+        is $nginx->peers, $masters[1]->node, "$how: its successor";
+
+        # it was not of the first one that this was learnt
+
+        my $asked = asked($sentinels[0], $ASK);
+        sleep 1.1;
+        is $nginx->decide('k'), 'A', "$how: on";
+        ok waits(1, sub { asked($sentinels[1], $ASK)
+                          + asked($sentinels[2], $ASK) >= 2 }),
+           "$how: and are asked from then on";
+        is asked($sentinels[0], $ASK), $asked, "$how: but not the first one";
+
+        ends_well($nginx, qr/redis (?:127\.0\.0\.1:\d+|store) is/);
+    }
+};
+
+
+# There is no other: all that can be asked name the one that is in doubt
+
+test sentinel_insists => sub {
+    my $master    = fake();
+    my @sentinels = map { sentinel($master->node) } 1 .. 3;
+    my $nginx     = sentinel_nginx(\@sentinels, timeout => '200ms');
+
+    is $nginx->decide('k'), 'A', 'before';
+    $sentinels[2]->stop;
+    $master->behave('*', raw => "-LOADING Redis is loading\r\n");
+    is $nginx->decide('k'), 'B', 'no decision' foreach 1 .. 6;
+    ok waits(2, sub { asked($sentinels[1], $ASK) >= 2 }), 'all were asked';
+    is $nginx->peers, $master->node, 'it is still the master';
+
+    $master->behave('*', raw => $ADMITTED);
+    ok defined $nginx->decides_within(3, 'A', 'k'), 'and decides again';
+    is join('', $nginx->log_lines(qr/\[warn\]|is now 127/)),
+       join('', ($nginx->log_lines(qr/is now 127/))[0]),
+       'nobody was missed, and nothing has changed';
+
+    # its doubt is over: one is enough again
+
+    my $asked = asked($sentinels[1], $ASK);
+    sleep 1.1;
+    $nginx->decide('k');
+    sleep 0.2;
+    is asked($sentinels[1], $ASK), $asked, 'one is asked again';
+
+    ends_well($nginx, qr/redis 127\.0\.0\.1:\d+ is/);
+};
+
+
 test sentinel_hosts => sub {
     my $master = fake();
     my $dns    = name_server();

@@ -1,0 +1,444 @@
+/*
+ * What lua/decide.lua is told of a batch.
+ */
+
+#include "ngx_iap_batch_private.h"
+
+
+/* a byte that stands for a number of lua/decide.lua, from 0 on */
+#define NGX_IAP_BATCH_BYTE   32
+#define NGX_IAP_BATCH_AGAIN  128
+
+/* places for buckets while it is looked for doubles, a power of two */
+#define NGX_IAP_BATCH_SEEN   4096
+
+_Static_assert(2 * NGX_IAP_BATCH_MAX * IAP_CHECKS_MAX <= NGX_IAP_BATCH_SEEN,
+               "half of the places stay free");
+
+
+/* decisions of the same rules and sets, one after the other */
+
+typedef struct {
+    ngx_uint_t  n;
+    ngx_uint_t  again;
+} ngx_iap_run_t;
+
+
+static ngx_int_t ngx_iap_batch_rule(ngx_iap_batch_t *batch,
+    iap_check_t *check, ngx_iap_subject_t *subject, ngx_uint_t whole,
+    ngx_uint_t from);
+static void ngx_iap_batch_rule_args(ngx_iap_args_t *args,
+    ngx_iap_rule_t *rule);
+static ngx_uint_t ngx_iap_batch_compact(ngx_iap_batch_t *batch);
+static ngx_uint_t ngx_iap_batch_runs(ngx_iap_batch_t *batch,
+    ngx_iap_run_t *runs);
+static ngx_uint_t ngx_iap_batch_doubles(ngx_iap_batch_t *batch,
+    uint8_t *again);
+static ngx_uint_t ngx_iap_batch_is_double(ngx_iap_subject_t **seen,
+    ngx_uint_t mask, ngx_iap_subject_t *bucket);
+static ngx_uint_t ngx_iap_batch_same_run(ngx_iap_subject_t *one,
+    ngx_iap_subject_t *two);
+static ngx_uint_t ngx_iap_batch_same_key(ngx_iap_subject_t *one,
+    ngx_iap_subject_t *two);
+static void ngx_iap_batch_keys(ngx_iap_args_t *args, ngx_iap_subject_t *part,
+    iap_check_kind_e kind);
+static void ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
+    ngx_iap_subject_t **parts);
+
+
+ngx_int_t
+ngx_iap_batch_rules(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
+{
+    uint32_t             bits;
+    ngx_int_t            number;
+    ngx_uint_t           i, n, whole;
+    ngx_iap_decision_t  *d;
+
+    d = part->decision;
+    n = batch->nrules;
+    number = 0;
+    whole = part->part == ((uint32_t) 1 << d->n) - 1;
+
+    for (bits = part->part; bits != 0; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+
+        /* in most decisions the next rule is that of the next check */
+
+        number = ngx_iap_batch_rule(batch, &d->checks[i], &d->subjects[i],
+                                    whole, number);
+
+        if (number == NGX_ERROR) {
+            batch->nrules = n;
+            return NGX_DECLINED;
+        }
+
+        d->subjects[i].rule = (uint8_t) number;
+    }
+
+    return NGX_OK;
+}
+
+
+/* the rule's number, from 1 on, looked for first behind the number from;
+   NGX_ERROR: there is no room for it */
+
+static ngx_int_t
+ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
+    ngx_iap_subject_t *subject, ngx_uint_t whole, ngx_uint_t from)
+{
+    ngx_uint_t       i, k;
+    ngx_iap_rule_t  *rule, wanted;
+
+    wanted.kind = check->kind;
+    wanted.dry_run = check->dry_run;
+    wanted.provisional = check->kind == IAP_CHECK_DISTINCT && !whole;
+    wanted.window = NULL;
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        wanted.first = check->bucket.interval;
+        wanted.second = check->bucket.burst;
+        break;
+
+    case IAP_CHECK_DISTINCT:
+        wanted.first = check->distinct.part;
+        wanted.second = check->distinct.users;
+        break;
+
+    default:
+        wanted.first = check->window.limit;
+        wanted.second = check->window.length;
+        wanted.window = subject;
+        break;
+    }
+
+    for (i = 0, k = from; i < batch->nrules; i++, k++) {
+
+        if (k >= batch->nrules) {
+            k = 0;
+        }
+
+        rule = &batch->rules[k];
+
+        if (rule->first == wanted.first && rule->second == wanted.second
+            && rule->kind == wanted.kind && rule->dry_run == wanted.dry_run
+            && rule->provisional == wanted.provisional
+            && (wanted.window == NULL
+                || ngx_iap_batch_same_key(rule->window, wanted.window)))
+        {
+            return (ngx_int_t) (k + 1);
+        }
+    }
+
+    if (batch->nrules == NGX_IAP_RULES_MAX) {
+        return NGX_ERROR;
+    }
+
+    batch->rules[batch->nrules++] = wanted;
+
+    return (ngx_int_t) batch->nrules;
+}
+
+
+void
+ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
+{
+    ngx_iap_batch_t *batch = (ngx_iap_batch_t *) call;
+
+    ngx_uint_t            i, k, nruns, nkeys;
+    ngx_iap_run_t         runs[NGX_IAP_BATCH_MAX];
+    ngx_iap_rule_t       *rule;
+
+    if (ngx_iap_batch_compact(batch)) {
+        batch->nrules = 0;
+
+        for (i = 0; i < batch->n; i++) {
+            (void) ngx_iap_batch_rules(batch, batch->parts[i]);
+        }
+    }
+
+    nruns = ngx_iap_batch_runs(batch, runs);
+
+    for (i = 0; i < batch->nrules; i++) {
+        rule = &batch->rules[i];
+
+        if (rule->window != NULL) {
+            ngx_iap_args_key(args, rule->window->name,
+                             rule->window->text.data, rule->window->text.len);
+        }
+    }
+
+    for (i = 0, k = 0; i < nruns; k += runs[i++].n) {
+        ngx_iap_batch_keys(args, batch->parts[k], IAP_CHECK_DISTINCT);
+    }
+
+    nkeys = args->nkeys;
+
+    for (i = 0; i < batch->n; i++) {
+        ngx_iap_batch_keys(args, batch->parts[i], IAP_CHECK_BUCKET);
+    }
+
+    ngx_iap_args_number(args, batch->nrules);
+    ngx_iap_args_number(args, args->nkeys - nkeys);
+
+    for (i = 0; i < batch->nrules; i++) {
+        ngx_iap_batch_rule_args(args, &batch->rules[i]);
+    }
+
+    for (i = 0, k = 0; i < nruns; k += runs[i++].n) {
+        ngx_iap_batch_run(args, &runs[i], &batch->parts[k]);
+    }
+}
+
+
+static void
+ngx_iap_batch_rule_args(ngx_iap_args_t *args, ngx_iap_rule_t *rule)
+{
+    u_char  kind[3], *p;
+
+    static const u_char  letters[] = "bdw";     /* by iap_check_kind_e */
+
+    p = kind;
+    *p++ = letters[rule->kind];
+
+    if (rule->dry_run) {
+        *p++ = 'D';
+    }
+
+    if (rule->provisional) {
+        *p++ = 'P';
+    }
+
+    ngx_iap_args_bytes(args, kind, p - kind);
+    ngx_iap_args_number(args, rule->first);
+    ngx_iap_args_number(args, rule->second);
+}
+
+
+/* whether there were any that nobody waits for */
+
+static ngx_uint_t
+ngx_iap_batch_compact(ngx_iap_batch_t *batch)
+{
+    ngx_uint_t  i, n, left;
+
+    n = 0;
+
+    for (i = 0; i < batch->n; i++) {
+
+        if (batch->parts[i] != NULL) {
+            batch->checks[n] =
+                      (uint8_t) __builtin_popcount(batch->parts[i]->part);
+            batch->parts[n++] = batch->parts[i];
+        }
+    }
+
+    left = n < batch->n;
+    batch->n = n;
+
+    return left;
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_runs(ngx_iap_batch_t *batch, ngx_iap_run_t *runs)
+{
+    uint8_t         again[NGX_IAP_BATCH_MAX];
+    ngx_uint_t      i, n;
+    ngx_iap_run_t  *run;
+
+    if (!ngx_iap_batch_doubles(batch, again)) {
+        ngx_memzero(again, sizeof(again));
+    }
+
+    n = 0;
+    run = NULL;
+
+    for (i = 0; i < batch->n; i++) {
+
+        if (run != NULL && run->again == again[i]
+            && ngx_iap_batch_same_run(batch->parts[i - 1], batch->parts[i]))
+        {
+            run->n++;
+            continue;
+        }
+
+        run = &runs[n++];
+        run->n = 1;
+        run->again = again[i];
+    }
+
+    return n;
+}
+
+
+/* which parts have a bucket that is one of a part before; 0: none has */
+
+static ngx_uint_t
+ngx_iap_batch_doubles(ngx_iap_batch_t *batch, uint8_t *again)
+{
+    uint32_t              bits;
+    ngx_uint_t            i, k, n, size, doubles;
+    ngx_iap_decision_t   *d;
+    ngx_iap_subject_t    *seen[NGX_IAP_BATCH_SEEN];
+
+    if (batch->n < 2) {
+        return 0;
+    }
+
+    n = 0;
+
+    for (i = 0; i < batch->n; i++) {
+        n += batch->checks[i];
+    }
+
+    for (size = 4; size < 2 * n; size *= 2) { /* void */ }
+
+    ngx_memzero(seen, size * sizeof(ngx_iap_subject_t *));
+    doubles = 0;
+
+    for (i = 0; i < batch->n; i++) {
+        again[i] = 0;
+        d = batch->parts[i]->decision;
+
+        for (bits = batch->parts[i]->part; bits != 0; bits &= bits - 1) {
+            k = __builtin_ctz(bits);
+
+            if (d->checks[k].kind == IAP_CHECK_BUCKET
+                && ngx_iap_batch_is_double(seen, size - 1, &d->subjects[k]))
+            {
+                again[i] = 1;
+                doubles = 1;
+            }
+        }
+    }
+
+    return doubles;
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_is_double(ngx_iap_subject_t **seen, ngx_uint_t mask,
+    ngx_iap_subject_t *bucket)
+{
+    ngx_uint_t  place;
+
+    /* one user's buckets have one text, and names of some length */
+
+    place = ngx_murmur_hash2(bucket->text.data, bucket->text.len)
+            + bucket->name->len;
+
+    for (place &= mask; seen[place] != NULL; place = (place + 1) & mask) {
+
+        if (ngx_iap_batch_same_key(seen[place], bucket)) {
+            return 1;
+        }
+    }
+
+    seen[place] = bucket;
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_same_run(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
+{
+    uint32_t             ones, twos;
+    iap_check_t         *check;
+    ngx_iap_subject_t   *a, *b;
+
+    ones = one->part;
+    twos = two->part;
+
+    while (ones != 0 && twos != 0) {
+        check = &one->decision->checks[__builtin_ctz(ones)];
+        a = &one->decision->subjects[__builtin_ctz(ones)];
+        b = &two->decision->subjects[__builtin_ctz(twos)];
+
+        if (a->rule != b->rule
+            || (check->kind == IAP_CHECK_DISTINCT
+                && !ngx_iap_batch_same_key(a, b)))
+        {
+            return 0;
+        }
+
+        ones &= ones - 1;
+        twos &= twos - 1;
+    }
+
+    return ones == twos;
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_same_key(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
+{
+    if (one->text.len != two->text.len
+        || ngx_memcmp(one->text.data, two->text.data, one->text.len) != 0)
+    {
+        return 0;
+    }
+
+    return one->name == two->name
+           || (one->name->len == two->name->len
+               && ngx_memcmp(one->name->data, two->name->data, one->name->len)
+                  == 0);
+}
+
+
+/* those of a part's checks of one kind */
+
+static void
+ngx_iap_batch_keys(ngx_iap_args_t *args, ngx_iap_subject_t *part,
+    iap_check_kind_e kind)
+{
+    uint32_t            bits;
+    ngx_uint_t          i;
+    ngx_iap_subject_t  *subject;
+
+    for (bits = part->part; bits != 0; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+
+        if (part->decision->checks[i].kind == kind) {
+            subject = &part->decision->subjects[i];
+
+            ngx_iap_args_key(args, subject->name, subject->text.data,
+                             subject->text.len);
+        }
+    }
+}
+
+
+static void
+ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
+    ngx_iap_subject_t **parts)
+{
+    u_char               bytes[1 + IAP_CHECKS_MAX], *p;
+    uint32_t             bits;
+    ngx_uint_t           i, members;
+    ngx_iap_decision_t  *d;
+
+    d = parts[0]->decision;
+    members = 0;
+
+    p = bytes;
+    *p++ = (u_char) (NGX_IAP_BATCH_BYTE + run->n
+                     + (run->again ? NGX_IAP_BATCH_AGAIN : 0));
+
+    for (bits = parts[0]->part; bits != 0; bits &= bits - 1) {
+        i = __builtin_ctz(bits);
+
+        *p++ = (u_char) (NGX_IAP_BATCH_BYTE + d->subjects[i].rule);
+        members |= d->checks[i].kind == IAP_CHECK_DISTINCT;
+    }
+
+    ngx_iap_args_bytes(args, bytes, p - bytes);
+
+    for (i = 0; members && i < run->n; i++) {
+        d = parts[i]->decision;
+
+        ngx_iap_args_bytes(args, d->member->data, d->member->len);
+    }
+}

@@ -1,0 +1,120 @@
+/*
+ * Calls of the API that answer later.
+ */
+
+#include "ngx_http_iap_guard_api.h"
+
+
+static void ngx_http_iap_guard_api_wake_handler(ngx_event_t *ev);
+static void ngx_http_iap_guard_api_wait_cleanup(void *data);
+
+
+ngx_int_t
+ngx_http_iap_guard_api_wait(ngx_http_request_t *r,
+    ngx_http_iap_guard_api_wait_t *wait)
+{
+    ngx_event_t         *rev;
+    ngx_http_cleanup_t  *cln;
+
+    cln = ngx_http_cleanup_add(r, 0);
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rev = r->connection->read;
+
+    /* a client that goes away meanwhile is noticed */
+
+    if (rev->ready) {
+        ngx_post_event(rev, &ngx_posted_events);
+
+    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->read_event_handler = ngx_http_test_reading;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    wait->request = r;
+    wait->cleanup = cln;
+
+    ngx_memzero(&wait->wake, sizeof(ngx_event_t));
+    wait->wake.handler = ngx_http_iap_guard_api_wake_handler;
+    wait->wake.data = wait;
+    wait->wake.log = ngx_cycle->log;
+
+    cln->handler = ngx_http_iap_guard_api_wait_cleanup;
+    cln->data = wait;
+
+    return NGX_AGAIN;
+}
+
+
+void
+ngx_http_iap_guard_api_wake(ngx_http_iap_guard_api_wait_t *wait)
+{
+    if (wait->request != NULL && !wait->wake.posted) {
+        ngx_post_event(&wait->wake, &ngx_posted_events);
+    }
+}
+
+
+void
+ngx_http_iap_guard_api_leave(ngx_http_iap_guard_api_wait_t *wait)
+{
+    if (wait->request == NULL) {
+        return;
+    }
+
+    if (wait->wake.posted) {
+        ngx_delete_posted_event(&wait->wake);
+    }
+
+    wait->cleanup->handler = NULL;
+    wait->request = NULL;
+}
+
+
+static void
+ngx_http_iap_guard_api_wake_handler(ngx_event_t *ev)
+{
+    ngx_int_t                       rc;
+    ngx_connection_t               *c;
+    ngx_http_request_t             *r;
+    ngx_http_iap_guard_api_wait_t  *wait;
+
+    wait = ev->data;
+    r = wait->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_http_iap_guard_api_leave(wait);
+
+    rc = wait->answer(r, wait->data);
+
+    r->read_event_handler = ngx_http_block_reading;
+
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_http_finalize_request(r, rc);
+
+    /* the request may be gone, but not its connection's memory */
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* the request ends: called before its memory goes, if not long before */
+
+static void
+ngx_http_iap_guard_api_wait_cleanup(void *data)
+{
+    ngx_http_iap_guard_api_wait_t *wait = data;
+
+    ngx_http_iap_guard_api_leave(wait);
+
+    wait->forsaken(wait->data);
+}

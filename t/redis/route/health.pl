@@ -1,0 +1,165 @@
+# What makes a node "down", and what does not.
+
+use strict;
+use warnings;
+
+use Test::More;
+use Time::HiRes qw(sleep);
+
+use IapGuard::RedisServer;
+use RouteTest;
+
+use constant LAST => 16_383;
+
+
+# Each slot has a call of its own.  All that waits while a node pauses is late,
+# and has one cause.
+
+test health_pause => sub {
+    my $redis = redis('health_pause');
+    my $nginx = nginx(mode => 'proxy', node => [$redis->node],
+                      timeout => '100ms');
+    my $id    = 0;
+    my $round = sub {
+        $nginx->tell("decide " . ++$id . " p$id") foreach 1 .. 20;
+        my %outcomes;
+        $outcomes{ (split / /, $nginx->line(qr/^done $_ /))[2] }++
+            foreach $id - 19 .. $id;
+        return \%outcomes;
+    };
+
+    is_deeply $round->(), { A => 20 }, 'before';
+
+    $redis->freeze;
+    is_deeply $round->(), { B => 20 }, 'a pause: twenty are late';
+    is {$nginx->nodes}->{down}, 0, 'which is no reason to leave it';
+    $redis->thaw;
+    is_deeply $round->(), { A => 20 }, 'and it goes on';
+
+    $redis->freeze;
+    foreach (1 .. 4) {
+        is_deeply $round->(), { B => 20 }, "silence, round $_";
+        is {$nginx->nodes}->{down}, 0, 'is not enough';
+    }
+    is_deeply $round->(), { B => 20 }, 'one round more';
+    is {$nginx->nodes}->{down}, 1, 'is';
+    $redis->thaw;
+    ok defined $nginx->decides_within(3, 'A', 'k%d'), 'after';
+
+    ends_well($nginx, qr/redis \S+ is/);
+    $redis->stop;
+};
+
+
+# What went wrong long ago has nothing to do with what goes wrong now
+
+test health_forgets => sub {
+    my $node  = fake();
+    my $nginx = nginx(mode => 'single', node => [$node->node]);
+    my $fails = sub { is $nginx->decide('k'), 'B', 'a failure' for 1 .. $_[0] };
+
+    is $nginx->decide('k'), 'A', 'before';
+    $node->behave('*', raw => "-LOADING Redis is loading\r\n");
+
+    foreach (1 .. 5) {
+        $fails->(1);
+        $nginx->tell('age 11000');
+    }
+    is {$nginx->nodes}->{down}, 0, 'five, each long after the one before it';
+
+    foreach (1 .. 8) {
+        $fails->(1);
+        $nginx->tell('age 4500');
+    }
+    is {$nginx->nodes}->{down}, 0, 'eight, of which five take half a minute';
+    $nginx->tell('age 11000');
+
+    $fails->(4);
+    is {$nginx->nodes}->{down}, 0, 'four more';
+    $nginx->tell('age 5000');
+    $fails->(1);
+    is {$nginx->nodes}->{down}, 1, 'and one, not long after them';
+
+    $node->behave('*', raw => $ADMITTED);
+    ok defined $nginx->decides_within(3, 'A', 'k'), 'after';
+    ends_well($nginx, qr/redis \S+ is/);
+};
+
+
+# A node of few slots is asked about one of them, or it would not answer: each
+# time other names are tried for a key
+
+test health_few_slots => sub {
+    my %hit = map { RouteTest::crc16("t:probe:$_") % 16_384 => 1 } 0 .. 4095;
+    my ($first) = grep { my $slot = $_;
+                         !grep { $hit{$_} } $slot .. $slot + 7 } 1 .. LAST - 8;
+    my $last = $first + 7;
+
+    my $few = redis('health_few_slots', options => [
+        '--cluster-enabled', 'yes', '--cluster-require-full-coverage', 'no',
+        '--cluster-port', IapGuard::RedisServer::free_port()]);
+    $few->cli('CLUSTER', 'ADDSLOTSRANGE', $first, $last);
+
+    my $most = fake();
+    $most->behave('SLOTS', raw => slots(
+        [0, $first - 1, '127.0.0.1', $most->port],
+        [$first, $last, '127.0.0.1', $few->port],
+        [$last + 1, LAST, '127.0.0.1', $most->port]));
+
+    my $nginx = nginx(mode => 'cluster', node => [$most->node]);
+    my $key   = key_in($first, $last);
+    ok defined $nginx->decides_within(10, 'A', $key), 'before';
+    like $few->cli('SET', 'k', 1), qr/CLUSTERDOWN/, 'that slot is nobody\'s';
+
+    $few->freeze;
+    is $nginx->decide($key), 'B', 'silence' foreach 1 .. 5;
+    is {$nginx->nodes}->{down}, 1, 'it is down';
+    $few->thaw;
+
+    # all that goes wrong here is to find no name: about one in twenty
+
+    ok waits(8, sub { !{$nginx->nodes}->{down} }), 'and comes up';
+    is $nginx->decide(key_in($first, $last, 'other')), 'A', 'after';
+
+    ends_well($nginx, qr/redis \S+ is/);
+    $few->stop;
+};
+
+
+# Whoever knows where a key belongs is well; nobody but a node of a cluster
+# may say so
+
+test health_moved => sub {
+    my @nodes = map { fake() } 1 .. 2;
+    my $moved = "-MOVED 1 127.0.0.1:" . $nodes[0]->port . "\r\n";
+    $_->behave('SLOTS', raw => slots(
+        [0, LAST - 1, '127.0.0.1', $nodes[0]->port],
+        [LAST, LAST, '127.0.0.1', $nodes[1]->port])) foreach @nodes;
+
+    my $nginx = nginx(mode => 'cluster', node => [$nodes[0]->node]);
+    my $key   = key_in(LAST, LAST);
+
+    is $nginx->decide($key), 'A', 'before';
+    $nodes[1]->behave('*', raw => "-LOADING Redis is loading\r\n");
+    is $nginx->decide($key), 'B', 'it is loading' foreach 1 .. 5;
+    is {$nginx->nodes}->{down}, 1, 'it is down';
+
+    $nodes[1]->behave('*', raw => $moved);
+    ok waits(3, sub { !{$nginx->nodes}->{down} }), 'MOVED: it is up';
+    $nodes[1]->behave('*', raw => $ADMITTED);
+    is $nginx->decide($key), 'A', 'after';
+    ends_well($nginx, qr/redis \S+ is/);
+
+    $nodes[0]->behave('*', raw => $moved);
+    foreach my $mode (qw(single proxy)) {
+        my $wrong = nginx(mode => $mode, node => [$nodes[0]->node]);
+        is $wrong->decide('k'), 'B', "$mode: MOVED leads nowhere" for 1 .. 5;
+        is {$wrong->nodes}->{down}, 1, "$mode: it is down";
+        sleep 1.2;
+        is {$wrong->nodes}->{down}, 1, "$mode: and stays so";
+        ends_well($wrong, qr/redis \S+ is/);
+    }
+};
+
+
+1;
