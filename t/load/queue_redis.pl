@@ -9,6 +9,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -26,6 +27,8 @@ use constant {
 my %paths = IapGuard::Nginx->options;
 
 accepted();
+before();
+rights();
 promises();
 written();
 asleep();
@@ -203,6 +206,86 @@ sub accepted {
 
     is $one->ticket('a' x 26)->{status}, 404, 'accepted: no such ticket';
     end($one, $two);
+
+    return;
+}
+
+
+# nginx starts, and there is no Redis yet.
+
+sub before {
+    my $redis = redis();
+    $redis->kill;
+
+    my ($one) = machines(1, $redis);
+
+    $one->peers->always('/verify', 'http:503');
+    my @tickets = $one->put_many(20, bodies('a'));
+    is scalar(grep { defined } @tickets), 20, 'before: accepted';
+    is spooled($one), 20, 'before: by the file';
+
+    $redis->start;
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'before: there it is';
+    push @tickets, $one->put({ id => 'b' });
+    is in_redis($redis, 'pending'), 21, 'before: and has all of them';
+
+    $one->peers->always('/verify', undef);
+    verified_all('before', $one, @tickets);
+    told_once('before', $one, 21);
+    end($one);
+
+    return;
+}
+
+
+# The rights that the documentation names are enough; one that is missing is
+# said once, and as long as it takes.
+
+sub rights {
+    my $redis = redis();
+    my $text  = do {
+        local $/;
+        open my $file, '<', "$FindBin::Bin/../../docs/redis.md" or die "$!\n";
+        <$file>;
+    };
+
+    my ($counters, $ledger) = $text =~ /^## Rights\n.*?```\n(.*?)```.*?```\n(.*?)```/ms;
+    my @words = split ' ', "$counters $ledger";
+
+    # a server may not know all of them
+
+    @words = grep { /^-@|^\+config\|/ || !/^\+(.*)/
+                    || @{ $redis->command('COMMAND', 'INFO', $1)->[0] || [] } }
+             @words;
+    $redis->command(@words);
+
+    my $secret = $redis->folder . '/secret';
+    open my $file, '>', $secret or die "$secret: $!\n";
+    print {$file} "secret\n";
+    close $file;
+
+    my ($one) = machines(1, $redis, redis => "user=guard password_file=$secret");
+
+    $one->peers->always('/verify', 'http:503');
+    my @tickets = $one->put_many(20, bodies('a'));
+    is in_redis($redis, 'pending'), 20, 'rights: they are enough';
+    is lines($one, qr/promises less|NOPERM|is down/), 0, 'rights: for all';
+
+    $redis->command('ACL', 'SETUSER', 'guard', '-hincrby');
+    push @tickets, map { $one->put({ id => "b$_" }) } 1 .. 10;
+    ok settled(5, sub { lines($one, qr/ledger: redis \S+ is down: (?:NOPERM|ERR)/) }),
+        'rights: one is missing, which is said';
+    cmp_ok spooled($one), '>=', 10, 'rights: and accepted by the file';
+    sleep 3;
+    is lines($one, qr/ledger: redis \S+ is (?:down|up)/), 1, 'rights: said once';
+
+    $redis->command('ACL', 'SETUSER', 'guard', '+hincrby');
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'rights: there again, moved';
+
+    $one->peers->always('/verify', undef);
+    verified_all('rights', $one, @tickets);
+    told_once('rights', $one, 30);
+    end($one);
 
     return;
 }
