@@ -53,6 +53,10 @@ my @refused = (
     [ 'a ledger that workers may not write to',
       http => 'iap_guard_ledger DIR/closed/ledger.db;',
       qr{may not write to the folder "\S+/closed"} ],
+    [ 'a queue in Redis, whose keys would be anywhere',
+      http => "$ledger $queue;\n"
+              . 'iap_guard_redis redis://127.0.0.1:1 "prefix=a{}";',
+      qr/invalid value "a\{\}" of "prefix" in "iap_guard_redis" of \S+:\d+, expected no "\{\}"/ ],
     [ 'a wait that is none', http => 'iap_guard_ledger DIR/l.db timeout=0;',
       'invalid value "0" of "timeout" in "iap_guard_ledger", expected a time '
       . 'from 10ms to 60s' ],
@@ -185,6 +189,10 @@ my @refused = (
 
 my @accepted = (
     [ 'a ledger alone', http => $ledger ],
+    [ 'a queue in Redis, whose prefix has braces', http => "$ledger $queue;\n"
+      . 'iap_guard_redis redis://127.0.0.1:1 "prefix=a{b}{}";' ],
+    [ 'no queue, and any prefix',
+      http => 'iap_guard_redis redis://127.0.0.1:1 "prefix=a{}";' ],
     [ 'a ledger with all parameters', all => '',
       http => 'iap_guard_ledger DIR/ledger.db timeout=10ms threads=default;' ],
     [ 'a ledger of another name', http => 'iap_guard_ledger DIR/other.sqlite;' ],

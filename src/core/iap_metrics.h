@@ -49,10 +49,14 @@
       "Requests in a queue, by status, as last counted.")                     \
     X(QUEUE_OLDEST, "iap_guard_queue_oldest_seconds", "gauge", "queue",       \
       "Time that the oldest pending request of a queue has waited.")          \
+    X(QUEUE_SPOOLED, "iap_guard_queue_spooled", "gauge", "queue",             \
+      "Pending requests that wait in the file for the ledger's Redis.")       \
     X(QUEUE, "iap_guard_queue_total", "counter", "queue,event",               \
       "What happened to requests of a queue.")                                \
     X(WEBHOOK, "iap_guard_webhook_total", "counter", "queue,result",          \
       "Activation webhooks sent, by what became of them.")                    \
+    X(LEDGER_UP, "iap_guard_ledger_up", "gauge", "",                          \
+      "Whether the ledger's Redis answers: 1, or 0 while it is down.")        \
     X(LEDGER_COMMIT_SECONDS, "iap_guard_ledger_commit_seconds", "histogram",  \
       "",                                                                     \
       "Time that commits of the ledger's file took, the sync included.")      \

@@ -487,13 +487,13 @@ ngx_iap_batch_say_broken(ngx_iap_redis_t *redis, ngx_iap_subject_t *part,
     /* 0 stands for never */
 
     now = ngx_current_msec ? ngx_current_msec : 1;
-    last = redis->zone->head->store.broken_at;
+    last = redis->store->broken_at;
 
     if (last != 0 && (ngx_msec_int_t) (now - last) < 60000) {
         return;
     }
 
-    if (!ngx_atomic_cmp_set(&redis->zone->head->store.broken_at, last, now)) {
+    if (!ngx_atomic_cmp_set(&redis->store->broken_at, last, now)) {
         return;
     }
 

@@ -8,9 +8,13 @@
 
 static void ngx_iap_call_route(ngx_iap_call_t *call);
 static void ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer);
+static ngx_int_t ngx_iap_call_commands(ngx_iap_call_t *call,
+    ngx_iap_link_t *link, u_char *command, size_t len);
 static void ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     redisReply *reply);
 static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
+    ngx_iap_op_result_e result, redisReply *reply);
+static void ngx_iap_call_behind_done(ngx_iap_op_t *op,
     ngx_iap_op_result_e result, redisReply *reply);
 static void ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply);
 static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
@@ -50,14 +54,18 @@ ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call)
     call->hops = 0;
     call->eval = 0;
     call->asking = 0;
+    call->told = 0;
 
     ngx_memzero(&call->op, sizeof(ngx_iap_op_t));
     ngx_memzero(&call->ask, sizeof(ngx_iap_op_t));
+    ngx_memzero(&call->behind, sizeof(ngx_iap_op_t));
     ngx_memzero(&call->again, sizeof(ngx_event_t));
 
     call->op.done = ngx_iap_call_op_done;
     call->op.data = call;
     call->ask.done = ngx_iap_call_ask_done;
+    call->behind.done = ngx_iap_call_behind_done;
+    call->behind.data = call;
     call->again.handler = ngx_iap_call_again_handler;
     call->again.data = call;
     call->again.log = redis->log;
@@ -106,8 +114,6 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
     ngx_int_t         rc;
     ngx_iap_redis_t  *redis;
 
-    static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
-
     redis = call->redis;
 
     ngx_iap_args_reset(&redis->args);
@@ -123,21 +129,13 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
         return;
     }
 
-    rc = NGX_OK;
+    rc = ngx_iap_call_commands(call, peer->link, command, len);
 
-    if (call->asking) {
-        rc = ngx_iap_link_send(peer->link, &call->ask, asking,
-                               sizeof(asking) - 1);
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_iap_link_send(peer->link, &call->op, (char *) command, len);
+    if (redis->args.size > NGX_IAP_CALL_KEPT) {
+        ngx_iap_args_free(&redis->args);
     }
 
     if (rc != NGX_OK) {
-
-        /* ASKING may have been taken, but not what it was for */
-        ngx_iap_link_cancel(&call->ask);
 
         if (!ngx_iap_link_resting(peer->link)) {
             ngx_iap_peer_failed(peer, "no connection");
@@ -151,6 +149,40 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 
     call->peer = peer;
     ngx_iap_peer_hold(peer);
+}
+
+
+/* all of them, one directly behind the other, or none */
+
+static ngx_int_t
+ngx_iap_call_commands(ngx_iap_call_t *call, ngx_iap_link_t *link,
+    u_char *command, size_t len)
+{
+    static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
+
+    if (call->asking
+        && ngx_iap_link_send(link, &call->ask, asking, sizeof(asking) - 1)
+           != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_iap_link_send(link, &call->op, (char *) command, len) != NGX_OK) {
+        ngx_iap_link_cancel(&call->ask);
+        return NGX_DECLINED;
+    }
+
+    if (call->follow.len != 0
+        && ngx_iap_link_send(link, &call->behind, (char *) call->follow.data,
+                             call->follow.len)
+           != NGX_OK)
+    {
+        ngx_iap_link_cancel(&call->op);
+        ngx_iap_link_cancel(&call->ask);
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -171,6 +203,10 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
 
     /* it may not have been answered although this one was not, either */
     ngx_iap_link_cancel(&call->ask);
+
+    if (result != NGX_IAP_OP_OK || reply->type == REDIS_REPLY_ERROR) {
+        ngx_iap_link_cancel(&call->behind);
+    }
 
     switch (result) {
 
@@ -196,6 +232,29 @@ ngx_iap_call_op_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
     }
 
     ngx_iap_call_end(call, reply, NGX_IAP_RESULT_OK);
+}
+
+
+/* the script has ended well */
+
+static void
+ngx_iap_call_behind_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
+    redisReply *reply)
+{
+    ngx_iap_call_t  *call = op->data;
+    ngx_iap_peer_t  *peer;
+
+    peer = call->peer;
+
+    if (result == NGX_IAP_OP_CLOSED) {
+        ngx_iap_peer_broke(peer, "no connection");
+        call->redis->route->doubt(call->redis, peer);
+    }
+
+    ngx_queue_remove(&call->live);
+    call->followed(call, reply);
+
+    ngx_iap_peer_leave(peer);
 }
 
 
@@ -374,16 +433,35 @@ ngx_iap_call_failure_handler(ngx_event_t *ev)
         call = ngx_queue_data(q, ngx_iap_call_t, queue);
         ngx_queue_remove(&call->live);
 
-        /* the link must know nothing of it when its memory goes */
-        ngx_iap_link_cancel(&call->op);
-        ngx_iap_link_cancel(&call->ask);
-
-        (void) call->done(call, NULL);
+        ngx_iap_call_cancel(call);
     }
 }
 
 
-/* call is not to be touched once done was called */
+void
+ngx_iap_call_cancel(ngx_iap_call_t *call)
+{
+    ngx_uint_t  follows;
+
+    /* the links must know nothing of it when its memory goes */
+
+    ngx_iap_link_cancel(&call->op);
+    ngx_iap_link_cancel(&call->ask);
+    ngx_iap_link_cancel(&call->behind);
+
+    follows = call->follow.len != 0;
+
+    if (!call->told) {
+        (void) call->done(call, NULL);
+    }
+
+    if (follows) {
+        call->followed(call, NULL);
+    }
+}
+
+
+/* call is not to be touched once done was called, unless a command follows */
 
 static void
 ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
@@ -391,17 +469,23 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
 {
     uint64_t          asked;
     ngx_int_t         rc;
-    ngx_uint_t        decides;
+    ngx_uint_t        decides, follows;
     ngx_iap_peer_t   *peer;
     ngx_iap_redis_t  *redis;
 
     peer = call->peer;
     redis = call->redis;
     asked = call->started;
-    decides = call->script == &ngx_iap_script_decide;
+    decides = call->script == redis->use->script;
+    follows = call->follow.len != 0;
 
     ngx_iap_call_count(call, result);
-    ngx_queue_remove(&call->live);
+
+    if (!follows || reply == NULL) {
+        ngx_queue_remove(&call->live);
+    }
+
+    call->told = 1;
 
     ngx_memcpy(redis->why, "an answer that makes no sense",
                sizeof("an answer that makes no sense"));
@@ -420,6 +504,17 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
         ngx_iap_call_sick(redis, peer, redis->why, ngx_strlen(redis->why));
     }
 
+    if (follows) {
+
+        if (reply != NULL) {
+
+            /* its answer is to come */
+            return;
+        }
+
+        call->followed(call, NULL);
+    }
+
     ngx_iap_peer_leave(peer);
 }
 
@@ -431,7 +526,7 @@ ngx_iap_call_count(ngx_iap_call_t *call, ngx_iap_result_e result)
     ngx_uint_t             i;
     ngx_iap_zone_store_t  *store;
 
-    store = &call->redis->zone->head->store;
+    store = call->redis->store;
     passed = ngx_iap_call_now() - call->started;
 
     for (i = 0; i < NGX_IAP_SECONDS_COUNT - 1; i++) {

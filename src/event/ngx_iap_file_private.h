@@ -9,6 +9,7 @@
  *   _take    TAKE, RENEW and HAND_BACK
  *   _settle  SETTLE and DELIVER
  *   _look    what only reads; RETRY and SWEEP
+ *   _move    KNOWN, EXPORT, REMOVE
  *
  * All of them are called in threads.  A function that returns an ngx_int_t
  * returns NGX_OK or NGX_ERROR; what went wrong is in db->code, db->err and
@@ -64,7 +65,8 @@
     X(RENEW) X(BACK) X(OWNED)                                                 \
     X(AGAIN) X(END) X(BODY_RESULT) X(BODY_END) X(DELIVERED)                   \
     X(FIND) X(COUNT) X(OLDEST) X(LIST) X(LIST_ALL)                            \
-    X(RETRY_ONE) X(RETRY_SOME) X(RETRIED) X(SWEEP)
+    X(RETRY_ONE) X(RETRY_SOME) X(RETRIED) X(SWEEP)                            \
+    X(EXPORT) X(REMOVABLE) X(REMOVE)
 
 typedef enum {
 #define NGX_IAP_FILE_STATEMENT_ID(id)  NGX_IAP_SQL_##id,
@@ -209,6 +211,11 @@ ngx_int_t ngx_iap_file_put(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_queue(ngx_iap_file_db_t *db, ngx_str_t *name,
     ngx_iap_file_queue_t *queue);
 
+/* 1: the key is there, and ticket is its; else 0, or NGX_ERROR */
+
+ngx_int_t ngx_iap_file_key(ngx_iap_file_db_t *db, sqlite3_int64 queue,
+    iap_key_t *key, u_char *ticket);
+
 /* the row of a user who has something that is due now; made if there is none */
 
 ngx_int_t ngx_iap_file_user_due(ngx_iap_file_db_t *db,
@@ -253,6 +260,15 @@ ngx_int_t ngx_iap_file_count(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_list(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_retry(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_sweep(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+
+/* _move */
+
+ngx_int_t ngx_iap_file_known(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_export(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_remove(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_handover(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
 
 
 #endif /* NGX_IAP_FILE_PRIVATE_H */

@@ -7,8 +7,6 @@
 #include <string.h>
 
 
-static ngx_int_t ngx_iap_file_duplicate(ngx_iap_file_db_t *db,
-    ngx_iap_ledger_put_t *put, sqlite3_int64 queue);
 static ngx_int_t ngx_iap_file_queue_add(ngx_iap_file_db_t *db,
     ngx_str_t *name, ngx_iap_file_queue_t *queue);
 static ngx_int_t ngx_iap_file_user_find(ngx_iap_file_db_t *db,
@@ -38,7 +36,7 @@ ngx_iap_file_put(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_ERROR;
     }
 
-    rc = ngx_iap_file_duplicate(db, put, queue.id);
+    rc = ngx_iap_file_key(db, queue.id, &put->key, put->ticket);
 
     if (rc != 0) {
         op->outcome = NGX_IAP_LEDGER_DUPLICATE;
@@ -75,18 +73,16 @@ ngx_iap_file_put(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 }
 
 
-/* 1: the key is there, and the ticket is its */
-
-static ngx_int_t
-ngx_iap_file_duplicate(ngx_iap_file_db_t *db, ngx_iap_ledger_put_t *put,
-    sqlite3_int64 queue)
+ngx_int_t
+ngx_iap_file_key(ngx_iap_file_db_t *db, sqlite3_int64 queue, iap_key_t *key,
+    u_char *ticket)
 {
     ngx_int_t      rc;
-    const void    *ticket;
+    const void    *text;
     sqlite3_stmt  *stmt;
 
-    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_KEY, "it", queue,
-                              put->key.data, (size_t) put->key.len);
+    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_KEY, "it", queue, key->data,
+                              (size_t) key->len);
     if (stmt == NULL) {
         return NGX_ERROR;
     }
@@ -94,11 +90,10 @@ ngx_iap_file_duplicate(ngx_iap_file_db_t *db, ngx_iap_ledger_put_t *put,
     rc = ngx_iap_file_step(db, stmt);
 
     if (rc == 1) {
-        ticket = sqlite3_column_blob(stmt, 0);
+        text = sqlite3_column_blob(stmt, 0);
 
-        if (ticket != NULL && sqlite3_column_bytes(stmt, 0) == IAP_TICKET_LEN)
-        {
-            memcpy(put->ticket, ticket, IAP_TICKET_LEN);
+        if (text != NULL && sqlite3_column_bytes(stmt, 0) == IAP_TICKET_LEN) {
+            memcpy(ticket, text, IAP_TICKET_LEN);
 
         } else {
             ngx_iap_file_say(db, SQLITE_CORRUPT, "a ticket is none");

@@ -51,11 +51,15 @@ static const ngx_iap_file_op_pt  ngx_iap_file_ops[] = {
     ngx_iap_file_count,
     ngx_iap_file_list,
     ngx_iap_file_retry,
-    ngx_iap_file_sweep
+    ngx_iap_file_sweep,
+    ngx_iap_file_known,
+    ngx_iap_file_export,
+    ngx_iap_file_remove,
+    ngx_iap_file_handover
 };
 
 _Static_assert(sizeof(ngx_iap_file_ops) / sizeof(ngx_iap_file_op_pt)
-               == NGX_IAP_LEDGER_SWEEP + 1, "each kind has its function");
+               == NGX_IAP_LEDGER_HANDOVER + 1, "each kind has its function");
 
 
 void

@@ -144,6 +144,12 @@ const ngx_iap_file_schema_t  ngx_iap_file_schema = {
     #status " AND id > ?2 ORDER BY id LIMIT ?3)"
 
 
+/* a lease that is over, or was said by a clock that was ahead, is none */
+
+#define NGX_IAP_FILE_FREE(e)                                                  \
+    " AND NOT (" e "lane = 2 AND " e "until > ?2 AND " e "until <= ?3)"
+
+
 const char *const  ngx_iap_file_texts[] = {
 
     [NGX_IAP_SQL_VERSION] = "PRAGMA user_version",
@@ -278,6 +284,17 @@ const char *const  ngx_iap_file_texts[] = {
         "DELETE FROM entries WHERE id IN (SELECT id FROM entries"
         " WHERE queue = ?1 AND ended > 0 AND ended < ?2 AND callback <> 1"
         " ORDER BY ended LIMIT ?3)",
+
+    [NGX_IAP_SQL_EXPORT] =
+        "SELECT " NGX_IAP_FILE_ENTRY ", b.record, b.result"
+        " FROM entries e NOT INDEXED CROSS JOIN bodies b ON b.id = e.id"
+        " WHERE e.queue = ?1" NGX_IAP_FILE_FREE("e.")
+        " AND length(b.record) <= ?4 ORDER BY e.id LIMIT ?5",
+    [NGX_IAP_SQL_REMOVABLE] =
+        "SELECT turn FROM entries WHERE queue = ?1" NGX_IAP_FILE_FREE("")
+        " AND id = ?4 AND ticket = ?5 AND status = ?6 AND due = ?7"
+        " AND callback = ?8",
+    [NGX_IAP_SQL_REMOVE] = "DELETE FROM entries WHERE id = ?1",
 };
 
 _Static_assert(sizeof(ngx_iap_file_texts) / sizeof(char *)

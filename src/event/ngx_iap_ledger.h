@@ -56,8 +56,9 @@ typedef enum {
     NGX_IAP_LEDGER_OK = 0,
     NGX_IAP_LEDGER_DUPLICATE,   /* put: the key is there already */
     NGX_IAP_LEDGER_FULL,        /* put: `max` requests are pending */
-    NGX_IAP_LEDGER_NONE,        /* find: no such ticket; settle, deliver: not
-                                   leased by this owner any more */
+    NGX_IAP_LEDGER_NONE,        /* find, known, handover: there is none; settle,
+                                   deliver: not leased by this owner any
+                                   more */
     NGX_IAP_LEDGER_LATE,
     NGX_IAP_LEDGER_FAILED       /* not carried out; the log says why */
 } ngx_iap_ledger_result_e;
@@ -74,7 +75,15 @@ typedef enum {
     NGX_IAP_LEDGER_COUNT,
     NGX_IAP_LEDGER_LIST_ENTRIES,
     NGX_IAP_LEDGER_RETRY,
-    NGX_IAP_LEDGER_SWEEP
+    NGX_IAP_LEDGER_SWEEP,
+
+    /* of a spool: what another ledger is to have */
+
+    NGX_IAP_LEDGER_KNOWN,
+    NGX_IAP_LEDGER_EXPORT,
+    NGX_IAP_LEDGER_REMOVE,
+
+    NGX_IAP_LEDGER_HANDOVER
 } ngx_iap_ledger_kind_e;
 
 
@@ -289,6 +298,59 @@ typedef struct {
     ngx_uint_t           n;             /* out: how many; more may be left if
                                            it is NGX_IAP_LEDGER_LIST */
 } ngx_iap_ledger_sweep_t;
+
+
+/* KNOWN: the ticket of a key.  result OK, NONE */
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_str_t            queue;
+    iap_key_t            key;
+    u_char               ticket[IAP_TICKET_LEN];    /* out */
+} ngx_iap_ledger_known_t;
+
+
+/* EXPORT: entries of any status, the oldest first, whole, and as they were;
+   but for those that are leased, or have a longer record than `record` */
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_str_t            queue;
+    ngx_uint_t           count;         /* 1 to NGX_IAP_LEDGER_BATCH */
+    size_t               bytes;         /* no more is begun after so many */
+    size_t               record;
+    ngx_uint_t           n;             /* out */
+    ngx_iap_entry_t     *entries;
+    uint64_t             left;          /* how many there are besides */
+    uint64_t             now;
+} ngx_iap_ledger_export_t;
+
+
+/* REMOVE: entries that were exported, unless one is leased, or was settled or
+   delivered since */
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_str_t            queue;
+    ngx_uint_t           count;
+    ngx_iap_entry_t     *entries;       /* the operation's; of them id, ticket,
+                                           status, due and callback */
+    ngx_uint_t           n;             /* out: how many */
+} ngx_iap_ledger_remove_t;
+
+
+/*
+ * HANDOVER: moves what is spooled now, whatever the server promises: a machine
+ * is to go.  result OK; NONE: there is no Redis; FAILED: it can't be asked.
+ * What is leased or too long is left.
+ */
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_str_t            queue;
+    ngx_uint_t           n;             /* out: how many were moved */
+    ngx_uint_t           left;          /* and were not */
+} ngx_iap_ledger_handover_t;
 
 
 /* a keeper */

@@ -46,6 +46,10 @@ void ngx_iap_ledger_drop(ngx_iap_ledger_op_t *op);
 void *ngx_iap_ledger_room(ngx_iap_ledger_op_t *op, size_t size);
 void ngx_iap_ledger_empty(ngx_iap_ledger_op_t *op);
 
+/* the room of one is the other's from now on, besides its own */
+
+void ngx_iap_ledger_adopt(ngx_iap_ledger_op_t *op, ngx_iap_ledger_op_t *from);
+
 /* it was not carried out: its results are none */
 
 void ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op);

@@ -46,6 +46,21 @@ ngx_iap_ledger_empty(ngx_iap_ledger_op_t *op)
 
 
 void
+ngx_iap_ledger_adopt(ngx_iap_ledger_op_t *op, ngx_iap_ledger_op_t *from)
+{
+    ngx_iap_ledger_room_t  *room, *next;
+
+    for (room = from->owned; room != NULL; room = next) {
+        next = room->next;
+        room->next = op->owned;
+        op->owned = room;
+    }
+
+    from->owned = NULL;
+}
+
+
+void
 ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
 {
     op->outcome = NGX_IAP_LEDGER_FAILED;
@@ -65,6 +80,14 @@ ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
         ((ngx_iap_ledger_sweep_t *) op)->n = 0;
         break;
 
+    case NGX_IAP_LEDGER_EXPORT:
+        ((ngx_iap_ledger_export_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_REMOVE:
+        ((ngx_iap_ledger_remove_t *) op)->n = 0;
+        break;
+
     default:
         break;
     }
@@ -78,7 +101,10 @@ ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind)
 {
     return kind == NGX_IAP_LEDGER_FIND
            || kind == NGX_IAP_LEDGER_COUNT
-           || kind == NGX_IAP_LEDGER_LIST_ENTRIES;
+           || kind == NGX_IAP_LEDGER_LIST_ENTRIES
+           || kind == NGX_IAP_LEDGER_KNOWN
+           || kind == NGX_IAP_LEDGER_EXPORT
+           || kind == NGX_IAP_LEDGER_HANDOVER;
 }
 
 

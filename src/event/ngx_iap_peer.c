@@ -22,7 +22,7 @@
 typedef struct {
     ngx_iap_call_t   call;          /* first */
     ngx_iap_peer_t  *peer;
-    u_char           text[NGX_INT_T_LEN];
+    u_char           text[NGX_INT_T_LEN + 1];       /* and a `tail` */
     size_t           len;
 } ngx_iap_probe_t;
 
@@ -39,6 +39,19 @@ static void ngx_iap_peer_probe_args(ngx_iap_call_t *call,
     ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_peer_probe_done(ngx_iap_call_t *call,
     redisReply *reply);
+static void ngx_iap_peer_decide_args(ngx_iap_redis_t *redis,
+    const u_char *text, size_t len, ngx_iap_args_t *args);
+static ngx_int_t ngx_iap_peer_decide_done(redisReply *reply);
+
+
+const ngx_iap_use_t  ngx_iap_redis_decides = {
+    "redis",
+    "layers follow their \"on_error\"",
+    &ngx_iap_script_decide,
+    "",
+    ngx_iap_peer_decide_args,
+    ngx_iap_peer_decide_done
+};
 
 
 ngx_iap_peer_t *
@@ -292,7 +305,7 @@ ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
     }
 
     peer->fails = 0;
-    said = peer->redis->zone->head->store.down;
+    said = peer->redis->store->down;
 
     if (said != 0 && asked > said && peer->redis->ndown == 0) {
 
@@ -350,7 +363,7 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
     }
 
     probe->peer = peer;
-    probe->call.script = &ngx_iap_script_decide;
+    probe->call.script = peer->redis->use->script;
     probe->call.only = peer;
     probe->call.args = ngx_iap_peer_probe_args;
     probe->call.done = ngx_iap_peer_probe_done;
@@ -389,7 +402,9 @@ ngx_iap_peer_probe_name(ngx_iap_probe_t *probe)
     first = (ngx_uint_t) ngx_random() % NGX_IAP_PROBE_NUMBERS;
 
     for (i = 0; i < NGX_IAP_PROBE_NAMES; i++) {
-        probe->len = ngx_sprintf(probe->text, "%ui", first + i) - probe->text;
+        probe->len = ngx_sprintf(probe->text, "%ui%s", first + i,
+                                 redis->use->tail)
+                     - probe->text;
 
         if (!redis->slots) {
             return;
@@ -411,15 +426,11 @@ ngx_iap_peer_probe_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 {
     ngx_iap_probe_t *probe = (ngx_iap_probe_t *) call;
 
-    ngx_iap_args_key(args, &probe->peer->redis->probe_key, probe->text,
-                     probe->len);
+    ngx_iap_redis_t  *redis;
 
-    ngx_iap_args_number(args, 1);           /* rule */
-    ngx_iap_args_number(args, 1);           /* bucket */
-    ngx_iap_args_bytes(args, "b", 1);
-    ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
-    ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
+    redis = probe->peer->redis;
+
+    redis->use->args(redis, probe->text, probe->len, args);
 }
 
 
@@ -435,16 +446,7 @@ ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
     peer->probing = 0;
     ngx_iap_peer_leave(peer);
 
-    rc = NGX_ERROR;
-
-    if (reply != NULL && reply->type == REDIS_REPLY_ARRAY
-        && reply->elements >= 2
-        && reply->element[1]->type == REDIS_REPLY_STRING
-        && reply->element[1]->len == 1
-        && reply->element[1]->str[0] != 'E')
-    {
-        rc = NGX_OK;
-    }
+    rc = reply != NULL ? peer->redis->use->done(reply) : NGX_ERROR;
 
     ngx_free(probe);
 
@@ -452,16 +454,49 @@ ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
 }
 
 
+/* a decision that refuses nobody, and writes */
+
+static void
+ngx_iap_peer_decide_args(ngx_iap_redis_t *redis, const u_char *text,
+    size_t len, ngx_iap_args_t *args)
+{
+    ngx_iap_args_key(args, &redis->probe_key, text, len);
+
+    ngx_iap_args_number(args, 1);           /* rule */
+    ngx_iap_args_number(args, 1);           /* bucket */
+    ngx_iap_args_bytes(args, "b", 1);
+    ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
+    ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
+    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
+}
+
+
+static ngx_int_t
+ngx_iap_peer_decide_done(redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_ARRAY
+        && reply->elements >= 2
+        && reply->element[1]->type == REDIS_REPLY_STRING
+        && reply->element[1]->len == 1
+        && reply->element[1]->str[0] != 'E')
+    {
+        return NGX_OK;
+    }
+
+    return NGX_ERROR;
+}
+
+
 void
 ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
     const char *why)
 {
-    if (ngx_atomic_cmp_set(&redis->zone->head->store.down, 0,
+    if (ngx_atomic_cmp_set(&redis->store->down, 0,
                            (ngx_atomic_uint_t) ngx_iap_call_now()))
     {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
-                      "iap_guard redis %V is down: %s; layers follow their "
-                      "\"on_error\"", name, why);
+                      "iap_guard %s %V is down: %s; %s", redis->use->name,
+                      name, why, redis->use->down);
     }
 }
 
@@ -471,12 +506,10 @@ ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name)
 {
     ngx_atomic_uint_t  said;
 
-    said = redis->zone->head->store.down;
+    said = redis->store->down;
 
-    if (said != 0
-        && ngx_atomic_cmp_set(&redis->zone->head->store.down, said, 0))
-    {
+    if (said != 0 && ngx_atomic_cmp_set(&redis->store->down, said, 0)) {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
-                      "iap_guard redis %V is up again", name);
+                      "iap_guard %s %V is up again", redis->use->name, name);
     }
 }

@@ -77,9 +77,19 @@ typedef struct {
     ngx_atomic_t    counted_at;     /* msec, or 0 */
     ngx_atomic_t    drain_pid;      /* who drains on this machine, or 0 */
     ngx_atomic_t    pace;           /* thousandths of a call a second */
+
+    /* where a Redis is the ledger, see ngx_iap_shared_private.h */
+
+    ngx_atomic_t    spools;         /* raised before and after each put into the
+                                       file */
+    ngx_atomic_t    unspooled;      /* 1 + what that was when nothing was found
+                                       in the file; 0: never */
+    ngx_atomic_t    lessened;       /* said: Redis promises too little */
+    ngx_atomic_t    evicts;         /* said: it throws keys away */
+    ngx_atomic_t    late_at;        /* msec, or 0: its disk took too long */
 } ngx_iap_queue_shared_t;
 
-_Static_assert(sizeof(ngx_iap_queue_shared_t) == 304, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_queue_shared_t) == 344, "it lives in the zone");
 
 #define NGX_IAP_QUEUE_PROBES  1000      /* ms */
 

@@ -62,24 +62,36 @@ ngx_iap_redis_t *
 ngx_iap_redis_create(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_log_t *log)
 {
+    return ngx_iap_redis_create_for(conf, zone, &zone->head->store,
+                                    &ngx_iap_redis_decides, ":probe:", log);
+}
+
+
+ngx_iap_redis_t *
+ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
+    ngx_iap_zone_store_t *store, const ngx_iap_use_t *use, const char *probe,
+    ngx_log_t *log)
+{
     u_char           *p;
     ngx_iap_redis_t  *redis;
 
     redis = ngx_calloc(sizeof(ngx_iap_redis_t) + conf->prefix.len
-                       + sizeof(":probe:"), log);
+                       + ngx_strlen(probe), log);
     if (redis == NULL) {
         return NULL;
     }
 
     redis->conf = conf;
     redis->zone = zone;
+    redis->store = store;
+    redis->use = use;
     redis->log = log;
     redis->route = ngx_iap_redis_modes[conf->mode].route;
     redis->slots = ngx_iap_redis_modes[conf->mode].slots;
 
     p = (u_char *) (redis + 1);
     redis->probe_key.data = p;
-    redis->probe_key.len = ngx_sprintf(p, "%V:probe:", &conf->prefix) - p;
+    redis->probe_key.len = ngx_sprintf(p, "%V%s", &conf->prefix, probe) - p;
 
     ngx_queue_init(&redis->peers);
     ngx_queue_init(&redis->graves);
@@ -135,14 +147,11 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
 
         call = ngx_queue_data(q, ngx_iap_call_t, live);
 
-        ngx_iap_link_cancel(&call->op);
-        ngx_iap_link_cancel(&call->ask);
-
         if (call->again.timer_set) {
             ngx_del_timer(&call->again);
         }
 
-        (void) call->done(call, NULL);
+        ngx_iap_call_cancel(call);
     }
 
     ngx_iap_forget_all_gone(redis);

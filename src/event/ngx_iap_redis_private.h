@@ -23,6 +23,9 @@
  */
 #define NGX_IAP_BATCHES_MAX     4
 
+/* bytes that the arguments of a call may leave allocated */
+#define NGX_IAP_CALL_KEPT       (1024 * 1024)
+
 /* a call is sent to so many nodes before it has failed */
 #define NGX_IAP_CALL_HOPS       4
 
@@ -74,6 +77,12 @@ typedef void (*ngx_iap_call_args_pt)(ngx_iap_call_t *call,
 typedef ngx_int_t (*ngx_iap_call_done_pt)(ngx_iap_call_t *call,
     redisReply *reply);
 
+/* reply is NULL if the script has failed, or what followed it was not
+   answered; else it may be an error reply.  It may free the call. */
+
+typedef void (*ngx_iap_call_followed_pt)(ngx_iap_call_t *call,
+    redisReply *reply);
+
 struct ngx_iap_call_s {
 
     /* the maker's */
@@ -84,12 +93,20 @@ struct ngx_iap_call_s {
     ngx_iap_call_done_pt     done;
     ngx_iap_peer_t          *only;      /* no other node (a probe), or NULL */
 
+    /* A command that goes directly behind the script's, on the same connection,
+       each time that is sent; or empty.  Where there is one, `followed` is
+       called, exactly once, after `done`, which must not free the call. */
+
+    ngx_str_t                follow;
+    ngx_iap_call_followed_pt followed;
+
     /* of _call.c */
 
     ngx_iap_redis_t         *redis;
     ngx_iap_peer_t          *peer;      /* that has been asked */
     ngx_iap_op_t             op;
     ngx_iap_op_t             ask;       /* ASKING, which goes before */
+    ngx_iap_op_t             behind;    /* `follow` */
     ngx_queue_t              live;      /* of all calls */
     ngx_queue_t              queue;     /* parked, or to fail */
     ngx_event_t              again;     /* the timer of TRYAGAIN */
@@ -97,6 +114,7 @@ struct ngx_iap_call_s {
     unsigned                 hops:3;
     unsigned                 eval:1;    /* with the script's text */
     unsigned                 asking:1;
+    unsigned                 told:1;    /* `done` was called */
 };
 
 
@@ -131,9 +149,30 @@ extern const ngx_iap_route_t  ngx_iap_route_sentinel;
 extern const ngx_iap_route_t  ngx_iap_route_cluster;
 
 
+/* what a store is asked for; one of these for decisions, see _redis */
+
+typedef struct {
+    const char              *name;      /* in the log */
+    const char              *down;      /* what becomes of it then */
+
+    /* that it is carried out shows that a node is well */
+    const ngx_iap_script_t  *script;
+
+    /* the probe of a node that is down: a call of that script by a key of the
+       node's, which is redis->probe_key, a number and `tail` */
+
+    const char              *tail;
+    void                   (*args)(ngx_iap_redis_t *redis, const u_char *text,
+                                   size_t len, ngx_iap_args_t *args);
+    ngx_int_t              (*done)(redisReply *reply);
+} ngx_iap_use_t;
+
+
 struct ngx_iap_redis_s {
     ngx_iap_redis_conf_t   *conf;
     ngx_iap_zone_t         *zone;
+    ngx_iap_zone_store_t   *store;      /* what it counts in */
+    const ngx_iap_use_t    *use;
     ngx_log_t              *log;
 
     const ngx_iap_route_t  *route;
@@ -173,9 +212,24 @@ struct ngx_iap_redis_s {
 };
 
 
+/*
+ * As ngx_iap_redis_create(), for another use.  probe: the first part of the
+ * names of keys by which nodes are probed, behind the prefix.
+ */
+
+ngx_iap_redis_t *ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf,
+    ngx_iap_zone_t *zone, ngx_iap_zone_store_t *store,
+    const ngx_iap_use_t *use, const char *probe, ngx_log_t *log);
+
+
 /* _call */
 
 void ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call);
+
+/* ends it now, wherever it is, as one that has failed; it is out of
+   redis->calls already */
+
+void ngx_iap_call_cancel(ngx_iap_call_t *call);
 
 /* of redis->failure */
 
@@ -240,6 +294,10 @@ void ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked);
 /* frees those that are gone and not held, or all */
 
 void ngx_iap_peers_free(ngx_iap_redis_t *redis, ngx_uint_t all);
+
+/* the use of decisions */
+
+extern const ngx_iap_use_t  ngx_iap_redis_decides;
 
 /* one more node is down, or up again: said once for all workers */
 

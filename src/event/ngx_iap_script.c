@@ -46,6 +46,15 @@ static const char  ngx_iap_script_bans_text[] =
 #include "iap_lua_bans.h"
 ;
 
+static const char  ngx_iap_script_queue_text[] =
+#include "iap_lua_queue.h"
+;
+
+static const char  ngx_iap_script_drain_text[] =
+"#!lua flags=allow-oom\n"
+#include "iap_lua_queue.h"
+;
+
 
 ngx_iap_script_t  ngx_iap_script_decide = {
     "decide", ngx_iap_script_decide_text,
@@ -73,12 +82,25 @@ ngx_iap_script_t  ngx_iap_script_bans = {
 };
 
 
+ngx_iap_script_t  ngx_iap_script_queue = {
+    "queue", ngx_iap_script_queue_text,
+    sizeof(ngx_iap_script_queue_text) - 1, { 0 }
+};
+
+ngx_iap_script_t  ngx_iap_script_drain = {
+    "drain", ngx_iap_script_drain_text,
+    sizeof(ngx_iap_script_drain_text) - 1, { 0 }
+};
+
+
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
     &ngx_iap_script_refund,
     &ngx_iap_script_forget,
     &ngx_iap_script_ban,
-    &ngx_iap_script_bans
+    &ngx_iap_script_bans,
+    &ngx_iap_script_queue,
+    &ngx_iap_script_drain
 };
 
 

@@ -24,8 +24,14 @@ extern ngx_iap_script_t  ngx_iap_script_forget;
 extern ngx_iap_script_t  ngx_iap_script_ban;        /* see ngx_iap_ban_log.h */
 extern ngx_iap_script_t  ngx_iap_script_bans;
 
+/* of ngx_iap_shared_ledger.h: one script, that may be carried out by a server
+   that is full where it is a drain that asks */
 
-/* computes the sums; once per process, before any other call */
+extern ngx_iap_script_t  ngx_iap_script_queue;
+extern ngx_iap_script_t  ngx_iap_script_drain;
+
+
+/* computes the sums, before any other call; may be called again */
 
 void ngx_iap_scripts_init(void);
 

@@ -33,7 +33,7 @@
 #ifndef NGX_IAP_SHARED_LEDGER_H
 #define NGX_IAP_SHARED_LEDGER_H
 
-#include "ngx_iap_ledger.h"
+#include "ngx_iap_queue.h"
 #include "ngx_iap_redis.h"
 
 

@@ -29,7 +29,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  4
+#define NGX_IAP_ZONE_LAYOUT  5
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -133,11 +133,16 @@ typedef struct {
 
     ngx_iap_zone_store_t   store;
     ngx_iap_zone_ledger_t  ledger;
+
+    /* the same of the shared ledger, which asks over links of its own: what it
+       puts, and all else */
+    ngx_iap_zone_store_t   ledger_puts;
+    ngx_iap_zone_store_t   ledger_rest;
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 456, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 824, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

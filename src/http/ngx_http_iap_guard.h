@@ -34,6 +34,7 @@
 #include "ngx_iap_ban_log.h"
 #include "ngx_iap_breaker.h"
 #include "ngx_iap_forget.h"
+#include "ngx_iap_shared_ledger.h"
 
 #include "iap_classify.h"
 #include "iap_json.h"
@@ -170,15 +171,6 @@ typedef struct {
 } ngx_http_iap_guard_own_answer_t;
 
 
-/* what the ledger is to ask of a server */
-
-typedef enum {
-    NGX_HTTP_IAP_GUARD_DURABILITY_AOF = 0,
-    NGX_HTTP_IAP_GUARD_DURABILITY_REPLICA,
-    NGX_HTTP_IAP_GUARD_DURABILITY_MEMORY
-} ngx_http_iap_guard_durability_e;
-
-
 typedef struct ngx_http_iap_guard_breaker_s  ngx_http_iap_guard_breaker_t;
 
 typedef struct ngx_http_iap_guard_classifier_s
@@ -197,7 +189,7 @@ typedef struct {
     ngx_iap_redis_conf_t           *redis_conf; /* NULL: embedded */
     ngx_http_iap_guard_place_t      redis_place;
     ngx_uint_t                      machines;   /* "nodes=" */
-    ngx_http_iap_guard_durability_e  durability;
+    ngx_iap_durability_e            durability;
     ngx_str_t                       key_secret;
     ngx_array_t                     guards;     /* ngx_http_iap_guard_t * */
     ngx_array_t                     breakers;   /* ngx_http_..._breaker_t * */

@@ -24,10 +24,17 @@ static json_t *ngx_http_iap_guard_queue_listed(ngx_http_request_t *r,
 static json_t *ngx_http_iap_guard_entry_json(ngx_iap_entry_t *entry);
 static json_t *ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
     ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+static ngx_int_t ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue);
+static json_t *ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
 static json_t *ngx_http_iap_guard_queue_shown(
     ngx_http_iap_guard_queue_t *queue, ngx_iap_queue_shared_t *shared);
 static uint64_t ngx_http_iap_guard_queue_oldest(
     ngx_iap_queue_shared_t *shared);
+static void ngx_http_iap_guard_queue_gauge(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric);
 static void ngx_http_iap_guard_queue_counts(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
     iap_metric_e metric, ngx_uint_t n);
@@ -311,6 +318,12 @@ ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
     view.data = (u_char *) json_string_value(ticket);
     view.len = json_string_length(ticket);
 
+    if (action != NULL && ngx_strcmp(action, "handover") == 0
+        && json_object_size(call->body) == 1)
+    {
+        return ngx_http_iap_guard_queue_handover(r, queue);
+    }
+
     if (action == NULL
         || ngx_strcmp(action, "retry") != 0
         || json_object_size(call->body) != expected
@@ -320,7 +333,8 @@ ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
                                 "bad_request",
                                 "expected {\"action\":\"retry\"}, for all "
                                 "dead and parked entries, or with a "
-                                "\"ticket\" for that one");
+                                "\"ticket\" for that one; or "
+                                "{\"action\":\"handover\"}");
     }
 
     retry = ngx_http_iap_guard_ask_op(queue, NGX_IAP_LEDGER_RETRY,
@@ -351,6 +365,51 @@ ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
                   "tried again, through the API", &retry->queue, retry->n);
 
     return json_pack("{s:I}", "retried", (json_int_t) retry->n);
+}
+
+
+/* what the file has goes to Redis, although that may promise less */
+
+static ngx_int_t
+ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
+    ngx_http_iap_guard_queue_t *queue)
+{
+    ngx_str_t                   name;
+    ngx_iap_ledger_handover_t  *handover;
+
+    handover = ngx_http_iap_guard_ask_op(queue, NGX_IAP_LEDGER_HANDOVER,
+                                         sizeof(ngx_iap_ledger_handover_t),
+                                         &name);
+    if (handover == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    handover->queue = name;
+
+    return ngx_http_iap_guard_ask(r, &handover->op,
+                                  ngx_http_iap_guard_queue_handed);
+}
+
+
+static json_t *
+ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+{
+    ngx_iap_ledger_handover_t *handover = (ngx_iap_ledger_handover_t *) op;
+
+    if (op->result == NGX_IAP_LEDGER_NONE) {
+        *status = NGX_HTTP_CONFLICT;
+        return json_pack("{s:s, s:s}", "error", "conflict", "message",
+                         "there is no \"iap_guard_redis\" to hand over to");
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "iap_guard queue \"%V\": %ui requests have been handed over "
+                  "to redis, %ui are left, through the API",
+                  &handover->queue, handover->n, handover->left);
+
+    return json_pack("{s:I, s:I}", "moved", (json_int_t) handover->n,
+                     "left", (json_int_t) handover->left);
 }
 
 
@@ -494,10 +553,8 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
     ngx_iap_zone_ledger_t *ledger)
 {
-    uint64_t                      counts[NGX_IAP_COMMIT_COUNT];
-    ngx_uint_t                    i;
-    iap_view_t                    name;
-    ngx_http_iap_guard_queue_t  **queues;
+    uint64_t    counts[NGX_IAP_COMMIT_COUNT];
+    ngx_uint_t  i;
 
     static const uint64_t  bounds[] = NGX_IAP_COMMIT_BOUNDS;
 
@@ -505,22 +562,24 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
                                     IAP_METRIC_QUEUE_ENTRIES,
                                     IAP_WORK_STATUS_COUNT);
 
-    queues = imcf->queues.elts;
+    ngx_http_iap_guard_queue_gauge(out, imcf, infos, IAP_METRIC_QUEUE_OLDEST);
 
-    iap_metric_begin(out, IAP_METRIC_QUEUE_OLDEST);
-
-    for (i = 0; i < imcf->queues.nelts; i++) {
-        name.data = queues[i]->queue.name.data;
-        name.len = queues[i]->queue.name.len;
-
-        iap_metric_sample(out, IAP_METRIC_QUEUE_OLDEST, &name,
-                          infos[i].oldest);
+    if (imcf->redis_conf != NULL) {
+        ngx_http_iap_guard_queue_gauge(out, imcf, infos,
+                                       IAP_METRIC_QUEUE_SPOOLED);
     }
 
     ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_QUEUE,
                                     NGX_IAP_QUEUE_EVENT_COUNT);
     ngx_http_iap_guard_queue_counts(out, imcf, infos, IAP_METRIC_WEBHOOK,
                                     NGX_IAP_WEBHOOK_RESULT_COUNT);
+
+    if (imcf->redis_conf != NULL) {
+        iap_metric_begin(out, IAP_METRIC_LEDGER_UP);
+        iap_metric_sample(out, IAP_METRIC_LEDGER_UP, NULL,
+                          imcf->zone->head->ledger_puts.down == 0
+                          && imcf->zone->head->ledger_rest.down == 0);
+    }
 
     for (i = 0; i < NGX_IAP_COMMIT_COUNT; i++) {
         counts[i] = ledger->seconds[i];
@@ -530,6 +589,32 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
     iap_metric_histogram(out, IAP_METRIC_LEDGER_COMMIT_SECONDS, bounds,
                          NGX_IAP_COMMIT_COUNT - 1, counts,
                          ledger->microseconds);
+}
+
+
+/* of each queue */
+
+static void
+ngx_http_iap_guard_queue_gauge(iap_text_t *out,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_iap_queue_shared_t *infos,
+    iap_metric_e metric)
+{
+    ngx_uint_t                    i;
+    iap_view_t                    name;
+    ngx_http_iap_guard_queue_t  **queues;
+
+    queues = imcf->queues.elts;
+
+    iap_metric_begin(out, metric);
+
+    for (i = 0; i < imcf->queues.nelts; i++) {
+        name.data = queues[i]->queue.name.data;
+        name.len = queues[i]->queue.name.len;
+
+        iap_metric_sample(out, metric, &name,
+                          metric == IAP_METRIC_QUEUE_SPOOLED
+                          ? infos[i].spooled : infos[i].oldest);
+    }
 }
 
 

@@ -52,7 +52,7 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
      *     imcf->redis_conf = NULL;
      *     imcf->redis_place = { { 0, NULL }, 0 };
      *     imcf->machines = 0;
-     *     imcf->durability = NGX_HTTP_IAP_GUARD_DURABILITY_AOF;
+     *     imcf->durability = NGX_IAP_DURABILITY_AOF;
      *     imcf->key_secret = { 0, NULL };
      *     imcf->ledger = NULL;
      *     imcf->api_place = { { 0, NULL }, 0 };

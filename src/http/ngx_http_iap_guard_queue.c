@@ -4,12 +4,15 @@
  */
 
 #include "ngx_http_iap_guard_queue.h"
+#include "ngx_iap_script.h"
 
 
 /* transfers of all queues at once; concurrency= limits each of them */
 #define NGX_HTTP_IAP_GUARD_TRANSFERS  1024
 
 
+static ngx_iap_ledger_t *ngx_http_iap_guard_queue_make_ledger(
+    ngx_http_iap_guard_main_conf_t *imcf);
 static void ngx_http_iap_guard_queue_drain(
     ngx_http_iap_guard_main_conf_t *imcf);
 
@@ -28,14 +31,40 @@ ngx_http_iap_guard_queue_ledger(ngx_http_iap_guard_main_conf_t *imcf)
         return ledger->ledger;
     }
 
-    ledger->ledger = ngx_iap_file_create(&ledger->file, imcf->zone,
-                                         ngx_cycle->log);
+    ledger->ledger = ngx_http_iap_guard_queue_make_ledger(imcf);
 
     if (ledger->ledger != NULL) {
         ngx_http_iap_guard_queue_drain(imcf);
     }
 
     return ledger->ledger;
+}
+
+
+/* the file or, where there is a Redis, that with the file as its spool */
+
+static ngx_iap_ledger_t *
+ngx_http_iap_guard_queue_make_ledger(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_iap_ledger_t  *file, *shared;
+
+    file = ngx_iap_file_create(&imcf->ledger->file, imcf->zone,
+                               ngx_cycle->log);
+
+    if (file == NULL || imcf->redis_conf == NULL) {
+        return file;
+    }
+
+    ngx_iap_scripts_init();
+
+    shared = ngx_iap_shared_ledger_create(imcf->redis_conf, imcf->durability,
+                                          file, &imcf->queues, imcf->zone,
+                                          ngx_cycle->log);
+    if (shared == NULL) {
+        ngx_iap_ledger_destroy(file);
+    }
+
+    return shared;
 }
 
 

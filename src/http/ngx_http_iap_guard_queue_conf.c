@@ -27,6 +27,8 @@ static char *ngx_http_iap_guard_queue_whole(ngx_conf_t *cf,
     ngx_http_iap_guard_queue_t *queue);
 static ngx_int_t ngx_http_iap_guard_check_queue(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_queue_t *queue);
+static ngx_int_t ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_int_t ngx_http_iap_guard_check_ledger(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_iap_breaker_ref_t *ngx_http_iap_guard_queue_breaker(ngx_conf_t *cf,
@@ -522,7 +524,40 @@ ngx_http_iap_guard_check_queues(ngx_conf_t *cf,
         }
     }
 
+    if (imcf->queues.nelts != 0 && imcf->redis_conf != NULL
+        && ngx_http_iap_guard_check_queue_prefix(cf, imcf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     return imcf->ledger ? ngx_http_iap_guard_check_ledger(cf, imcf) : NGX_OK;
+}
+
+
+/* braces with nothing in them take the choice of the slot from those behind
+   them, which keep a queue together */
+
+static ngx_int_t
+ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf)
+{
+    u_char     *open, *last;
+    ngx_str_t  *prefix;
+
+    prefix = &imcf->redis_conf->prefix;
+    last = prefix->data + prefix->len;
+    open = ngx_strlchr(prefix->data, last, '{');
+
+    if (open == NULL || open + 1 == last || open[1] != '}') {
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "invalid value \"%V\" of \"prefix\" in \"iap_guard_redis\" "
+                  "of %V:%ui, expected no \"{}\" in it where there are queues",
+                  prefix, &imcf->redis_place.file, imcf->redis_place.line);
+
+    return NGX_ERROR;
 }
 
 

@@ -22,7 +22,7 @@ typedef struct {
     ngx_str_t                password;      /* of the file */
     ngx_str_t                tls_ca;
     ngx_uint_t               machines;
-    ngx_http_iap_guard_durability_e  durability;
+    ngx_iap_durability_e     durability;
 
     ngx_iap_redis_url_t      url;           /* the first one */
 } ngx_http_iap_guard_redis_t;
@@ -119,7 +119,7 @@ ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     rd.conf = rcf;
     rd.machines = 1;
-    rd.durability = NGX_HTTP_IAP_GUARD_DURABILITY_AOF;
+    rd.durability = NGX_IAP_DURABILITY_AOF;
 
     rcf->link.timeout = 50;
     rcf->link.tls_verify = 1;
@@ -617,13 +617,13 @@ ngx_http_iap_guard_redis_param_durability(ngx_conf_t *cf, void *conf,
     ngx_http_iap_guard_redis_t *rd = conf;
 
     if (ngx_strcmp(value->data, "aof") == 0) {
-        rd->durability = NGX_HTTP_IAP_GUARD_DURABILITY_AOF;
+        rd->durability = NGX_IAP_DURABILITY_AOF;
 
     } else if (ngx_strcmp(value->data, "replica") == 0) {
-        rd->durability = NGX_HTTP_IAP_GUARD_DURABILITY_REPLICA;
+        rd->durability = NGX_IAP_DURABILITY_REPLICA;
 
     } else if (ngx_strcmp(value->data, "memory") == 0) {
-        rd->durability = NGX_HTTP_IAP_GUARD_DURABILITY_MEMORY;
+        rd->durability = NGX_IAP_DURABILITY_MEMORY;
 
     } else {
         return "\"aof\", \"replica\" or \"memory\"";

@@ -529,9 +529,11 @@ plans(void)
             detail = (const char *) sqlite3_column_text(stmt, 3);
 
             /* all of a queue are looked at only where few can be meant; the
-               list of all is of as many as were asked for, of each status */
+               list of all is of as many as were asked for, of each status;
+               those that are exported are the file's first, and go */
 
-            if ((strstr(detail, "SCAN") != NULL
+            if ((i != NGX_IAP_SQL_EXPORT
+                 && strstr(detail, "SCAN") != NULL
                  && strstr(detail, "SCAN SUBQUERY") == NULL
                  && strstr(detail, "SCAN (subquery") == NULL)
                 || (strstr(detail, "(queue=?)") != NULL

@@ -6,6 +6,7 @@
 use strict;
 use warnings;
 
+use Fcntl qw(LOCK_EX);
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -52,6 +53,7 @@ callbacks();
 callbacks_fail();
 keys_at_rest();
 forgotten();
+ledger_stalls();
 done_testing;
 
 
@@ -377,6 +379,41 @@ sub forgotten {
     }), 'forgotten when it has been kept for long enough';
     is $test->ticket($untold)->{status}, 'verified',
        'but not before the service has been told';
+
+    $test->end;
+
+    return;
+}
+
+
+# a ledger that stalls while answers come: they are stored when it goes on, and
+# nobody is asked again
+
+sub ledger_stalls {
+    my $test = test(ledger => 'timeout=400ms', queue => 'concurrency=4');
+    my @tickets = $test->put_many(4,
+        body => sub { { id => "s$_[0]", verify => ['slow:0.7'] } });
+
+    $test->nginx->wait_for(5, sub { $test->peers->count('/verify') == 4 });
+
+    open my $lock, '<', $test->nginx->file('ledger/ledger.lock')
+        or die "ledger.lock: $!\n";
+    flock $lock, LOCK_EX or die "flock: $!\n";
+    sleep 4;
+    close $lock;
+
+    is $test->ended($_)->{status}, 'verified', 'stored when it can be'
+        foreach @tickets;
+    is $test->peers->count('/verify'), 4, 'nobody was asked again';
+
+    my @more = $test->put_many(8, body => sub { { id => "t$_[0]" } },
+                               user => sub { "v$_[0]" });
+    is $test->ended($_)->{status}, 'verified', 'and it goes on' foreach @more;
+
+    my $verified = 'iap_guard_queue_total{queue="receipts",event="verified"}';
+    ok $test->nginx->wait_for(3, sub {
+        $test->nginx->metrics->{$verified} == 12
+    }), 'each is counted once';
 
     $test->end;
 

@@ -12,7 +12,7 @@ package IapGuard::DrainTest;
 #   $test->nginx, $test->peers, $test->end;
 #
 # Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
-# "PEERS" in `server` is where the peers are.
+# "PEERS" in `server` is where the peers are; `peers`: those of another one.
 
 use strict;
 use warnings;
@@ -36,10 +36,12 @@ my $json = JSON::PP->new->canonical->utf8;
 sub new {
     my ($class, %options) = @_;
     my $queue   = delete $options{queue};
+    my $ledger  = delete $options{ledger};
     my $breaker = exists $options{breaker} ? delete $options{breaker}
                                            : 'open=1s min=5 window=10s';
     my %paths   = %{ delete $options{paths} };
-    my $self    = bless { peers => IapGuard::DrainPeers->start }, $class;
+    my $peers   = delete $options{peers} || IapGuard::DrainPeers->start;
+    my $self    = bless { peers => $peers, ledger => $ledger }, $class;
 
     my $nginx = $self->{nginx} = IapGuard::Nginx->new(%paths, %options,
                                                       level => 'info');
@@ -90,7 +92,8 @@ sub configure {
 
     $nginx->configure(
         http => join("\n", 'iap_guard_zone iap 4m;',
-            'iap_guard_ledger ' . $nginx->file('ledger/ledger.db') . ';',
+            'iap_guard_ledger ' . $nginx->file('ledger/ledger.db') . ' '
+            . ($self->{ledger} || '') . ';',
             ($cut ? "iap_guard_breaker apple classify=apple $self->{breaker};"
                   : ()),
             "iap_guard_queue receipts classify=apple @parts $queue;",

@@ -1,0 +1,912 @@
+--
+-- A queue of the shared ledger: whatever is asked of it, as one of
+-- src/event/ngx_iap_ledger.h's operations, is carried out whole or not at all.
+--
+-- KEYS   all keys of one queue, "PREFIX:{q:NAME}:" and
+--        1   entry     hash    ticket -> the entry, packed (cmsgpack); or "="
+--                              and the ticket that it is another name of
+--        2   record    hash    ticket -> the sealed record
+--        3   result    hash    ticket -> the result
+--        4   key       hash    idempotency key -> ticket
+--        5   due       zset    ticket -> when it is due; waits for that
+--        6   ready     zset    "lane user \0 due ticket" of those that are due,
+--                              ordered by their bytes (all of score 0); the
+--                              lane is "w" for work, "c" for callbacks
+--        7   work      zset    user -> its latest turn; of those who have
+--                              work in "ready"
+--        8   callback  zset    likewise, callbacks
+--        9   lease     zset    ticket -> until when somebody has it
+--        10  ended     zset    ticket -> when it ended; no callback is due
+--        11  count     hash    next (number), turn, callbacks (that are due)
+--        12  pending   zset    ticket -> number
+--        13  verified, 14 rejected, 15 parked, 16 dead: likewise
+--        17  pace      string  when the next call at `rate` may be made
+--        18  machine   hash    machine -> its latest session; machine and lane
+--                              -> a session, and up to which of its takes
+--                              nothing is to be given any more
+-- ARGV   the operation, then
+--        put     for each: ticket, key, user, max, record
+--        import  for each: ticket, key, user, status, work, ms since it was
+--                    put, ms since it ended or "", ms until it is due, leases,
+--                    callback, deliveries, result, record
+--        find    ticket
+--        take    lane, machine, session, count, interval, retry_max (0: not
+--                    known), lease (all in ms), bytes, the number of this
+--                    take, the first and the last of those whose answers did
+--                    not come, or 0 and 0
+--        renew   machine, session, lease
+--        back    machine, session, number or ""
+--        settle  machine, session, ticket, work, status, delay, callback
+--                    ("1" or "0"), result
+--        deliver machine, session, ticket, callback, delay
+--        count
+--        list    status or "", after, count
+--        retry   ticket or "", count
+--        sweep   keep, count
+--        hello
+--        probe
+-- reply  a word, then
+--        put     not that, but for each: "ok", "duplicate" or "full"; ticket
+--        import  not that, but for each: "ok", "known" or "alias"
+--        find    "ok" and an entry, or "none"
+--        take    "ok", ms until something may be due, "1" if the pace leaves
+--                    no call now (else "0"), entries
+--        renew, back  "ok", how many
+--        settle, deliver  "ok", or "none": the session has it no more
+--        count   "ok", pending, verified, rejected, parked, dead, callbacks,
+--                    when the oldest pending one was put, now
+--        list    "ok", entries
+--        retry, sweep  "ok", how many
+--        hello, probe  "ok"
+--        An entry is 14 words: number, ticket, key, user, status, work,
+--        created, ended, due, leases, callback, deliveries, result, record.
+--        What does not belong to the operation is empty.
+--        An error is an error reply.
+--
+-- Moments are UNIX milliseconds of the server's clock.  If that is set back,
+-- what is due later than retry_max from now is due, and so is what was due
+-- when it came.  Status and callback are numbers, as in C.  A machine and a
+-- session are words.
+--
+-- Whatever says that an entry is there writes, if only what stands there
+-- already: WAIT and WAITAOF wait for what their own connection has written.
+--
+-- What is asked again, because its answer did not come, is not done twice.
+--
+-- Needs the right to call TIME, GET, SET, HGET, HSET, HDEL, HINCRBY, ZADD,
+-- ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, ZRANGEBYLEX and PEXPIRE; "probe"
+-- calls all of them, and leaves nothing behind.
+--
+
+local KEYS, ARGV = KEYS, ARGV
+local call = redis.call
+local pack, unpack = cmsgpack.pack, cmsgpack.unpack
+local floor, max, min = math.floor, math.max, math.min
+local format, match, sub = string.format, string.match, string.sub
+
+-- places in KEYS; some proxies want to see that in each call
+
+local ENTRY, RECORD, RESULT, KEY, DUE, READY = 1, 2, 3, 4, 5, 6
+local TURN = { w = 7, c = 8 }
+local LEASE, ENDED, COUNT, STATUS, PACE, MACHINE = 9, 10, 11, 12, 17, 18
+
+local PENDING, VERIFIED, REJECTED, PARKED, DEAD = 0, 1, 2, 3, 4
+local CALLBACK_NONE, CALLBACK_DUE = 0, 1
+
+local PUT_ARGS, IMPORT_ARGS = 5, 13
+
+-- entries that one call looks at, besides those that it returns
+local STEPS = 256
+
+-- a take may be late by so much without losing calls
+local PACE_SLACK_MS = 100
+
+local MACHINE_MS = 86400000
+
+local time = call('TIME')
+local now = time[1] * 1000 + floor(time[2] / 1000)
+
+
+local function integer(n)
+  return format('%.0f', n)
+end
+
+
+-- the entry itself, whichever of its names this is
+
+local function load(ticket)
+  local packed = call('HGET', KEYS[ENTRY], ticket)
+
+  if packed and sub(packed, 1, 1) == '=' then
+    packed = call('HGET', KEYS[ENTRY], sub(packed, 2))
+  end
+
+  return packed and unpack(packed)
+end
+
+
+local function store(e)
+  call('HSET', KEYS[ENTRY], e.ticket, pack(e))
+end
+
+
+-- nobody needs a record of those any more
+
+local function judged(status)
+  return status == VERIFIED or status == REJECTED
+end
+
+
+local function lane(e)
+  return e.status == PENDING and 'w' or 'c'
+end
+
+
+local function ready_name(e)
+  return lane(e) .. e.user .. '\0' .. format('%020.0f', e.due) .. e.ticket
+end
+
+
+-- to those who have their turn; a user who had nothing there comes last
+
+local function make_ready(e)
+  local turn = TURN[lane(e)]
+
+  call('ZADD', KEYS[READY], 0, ready_name(e))
+
+  if not call('ZSCORE', KEYS[turn], e.user) then
+    call('ZADD', KEYS[turn],
+         integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), e.user)
+  end
+end
+
+
+-- Stores it, and puts it where it belongs: it waits until it is due, is ready,
+-- or rests.
+
+local function place(e)
+  store(e)
+
+  if e.status == PENDING or e.callback == CALLBACK_DUE then
+
+    if e.due > now and e.due > max(e.created, e.ended) then
+      call('ZADD', KEYS[DUE], integer(e.due), e.ticket)
+    else
+      make_ready(e)
+    end
+
+  elseif e.ended > 0 then
+    call('ZADD', KEYS[ENDED], integer(e.ended), e.ticket)
+  end
+end
+
+
+-- out of wherever that is
+
+local function unplace(e)
+  call('ZREM', KEYS[DUE], e.ticket)
+  call('ZREM', KEYS[READY], ready_name(e))
+  call('ZREM', KEYS[LEASE], e.ticket)
+  call('ZREM', KEYS[ENDED], e.ticket)
+end
+
+
+local function set_status(e, status)
+  call('ZREM', KEYS[STATUS + e.status], e.ticket)
+  e.status = status
+  call('ZADD', KEYS[STATUS + status], integer(e.number), e.ticket)
+end
+
+
+local function set_callback(e, callback)
+  if (e.callback == CALLBACK_DUE) ~= (callback == CALLBACK_DUE) then
+    call('HINCRBY', KEYS[COUNT], 'callbacks',
+         callback == CALLBACK_DUE and 1 or -1)
+  end
+
+  e.callback = callback
+end
+
+
+-- an entry that the server has lost: the rest of it goes as well
+
+local function forget(ticket)
+  for status = PENDING, DEAD do
+    call('ZREM', KEYS[STATUS + status], ticket)
+  end
+
+  call('ZREM', KEYS[DUE], ticket)
+  call('ZREM', KEYS[LEASE], ticket)
+  call('ZREM', KEYS[ENDED], ticket)
+  call('HDEL', KEYS[RECORD], ticket)
+  call('HDEL', KEYS[RESULT], ticket)
+end
+
+
+local function tell(reply, e, result, record)
+  local n = #reply
+
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] =
+    integer(e.number), e.ticket, e.key, e.user
+  reply[n + 5], reply[n + 6], reply[n + 7], reply[n + 8] =
+    integer(e.status), e.work, integer(e.created), integer(e.ended)
+  reply[n + 9], reply[n + 10], reply[n + 11], reply[n + 12] =
+    integer(e.due), integer(e.leases), integer(e.callback),
+    integer(e.deliveries)
+  reply[n + 13], reply[n + 14] = result or '', record or ''
+end
+
+
+local function owns(machine, session, e)
+  return e.machine == machine and e.session == session
+         and call('ZSCORE', KEYS[LEASE], e.ticket)
+end
+
+
+-- `last` says what a session has said of an entry that it has no more: if the
+-- answer did not reach it, it says so again
+
+local function released(e, last)
+  call('ZREM', KEYS[LEASE], e.ticket)
+  e.leases, e.machine, e.session, e.last = 0, '', '', last
+end
+
+
+local function give_back(e, uncounted)
+  call('ZREM', KEYS[LEASE], e.ticket)
+  e.leases = max(e.leases - uncounted, 0)
+  e.machine, e.session = '', ''
+  place(e)
+end
+
+
+local function new_entry(ticket, key, user)
+  return { number = call('HINCRBY', KEYS[COUNT], 'next', 1), ticket = ticket,
+           key = key, user = user, status = PENDING, work = '',
+           created = now, ended = 0, due = now, leases = 0,
+           callback = CALLBACK_NONE, deliveries = 0, machine = '',
+           session = '', last = '', take = 0 }
+end
+
+
+-- under its key
+
+local function enter(e, record)
+  call('HSET', KEYS[KEY], e.key, e.ticket)
+  call('ZADD', KEYS[STATUS + e.status], integer(e.number), e.ticket)
+
+  if record ~= '' then
+    call('HSET', KEYS[RECORD], e.ticket, record)
+  end
+end
+
+
+-- the ticket and the entry of a key, unless the server has lost that
+
+local function known(key)
+  local ticket = call('HGET', KEYS[KEY], key)
+  local e = ticket and load(ticket)
+
+  if e then
+    call('HSET', KEYS[KEY], key, ticket)
+    return ticket, e
+  end
+end
+
+
+local function put()
+  local reply = {}
+
+  for a = 2, #ARGV, PUT_ARGS do
+    local ticket, key = ARGV[a], ARGV[a + 1]
+    local word, other = 'ok', known(key)
+
+    if other then
+      word = other == ticket and 'ok' or 'duplicate'
+
+    elseif call('ZCARD', KEYS[STATUS]) >= tonumber(ARGV[a + 3]) then
+      word = 'full'
+
+    else
+      local e = new_entry(ticket, key, ARGV[a + 2])
+
+      enter(e, ARGV[a + 4])
+      place(e)
+    end
+
+    reply[#reply + 1], reply[#reply + 2] = word, other or ticket
+  end
+
+  return reply
+end
+
+
+-- what became of it elsewhere; a, its place in ARGV
+
+local function take_over(e, a)
+  e.work = ARGV[a + 4]
+  e.ended = ARGV[a + 6] == '' and 0 or max(now - ARGV[a + 6], 1)
+  e.due = now + ARGV[a + 7]
+  e.leases, e.deliveries = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 10])
+
+  set_callback(e, tonumber(ARGV[a + 9]))
+
+  if ARGV[a + 11] ~= '' then
+    call('HSET', KEYS[RESULT], e.ticket, ARGV[a + 11])
+  end
+end
+
+
+-- An entry that has come before is left as it is, unless it is judged here and
+-- was not there: then nobody is asked again, nor told again.
+
+local function meet(e, a, status)
+  if judged(status) and not judged(e.status)
+     and not call('ZSCORE', KEYS[LEASE], e.ticket)
+  then
+    unplace(e)
+    set_status(e, status)
+    call('HDEL', KEYS[RECORD], e.ticket)
+    call('HDEL', KEYS[RESULT], e.ticket)
+    take_over(e, a)
+    place(e)
+
+  else
+    store(e)
+  end
+end
+
+
+local function import_one(a)
+  local ticket, key, status = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 3])
+  local e, other = load(ticket)
+
+  if e then
+    meet(e, a, status)
+    return 'known'
+  end
+
+  other, e = known(key)
+
+  if e then
+    e.names = e.names or {}
+    e.names[#e.names + 1] = ticket
+    call('HSET', KEYS[ENTRY], ticket, '=' .. e.ticket)
+    meet(e, a, status)
+    return 'alias'
+  end
+
+  e = new_entry(ticket, key, ARGV[a + 2])
+  e.status, e.created = status, max(now - ARGV[a + 5], 1)
+
+  enter(e, judged(status) and '' or ARGV[a + 12])
+  take_over(e, a)
+  place(e)
+
+  return 'ok'
+end
+
+
+local function import()
+  local reply = {}
+
+  for a = 2, #ARGV, IMPORT_ARGS do
+    reply[#reply + 1] = import_one(a)
+  end
+
+  return reply
+end
+
+
+local function find()
+  local e = load(ARGV[2])
+
+  if not e then
+    return { 'none' }
+  end
+
+  local reply = { 'ok' }
+
+  tell(reply, e, call('HGET', KEYS[RESULT], e.ticket))
+
+  return reply
+end
+
+
+-- of those that are leased: what nobody works on any more waits again
+
+local function take_lost(leased, machine, session)
+  for l = 1, #leased do
+    local e = load(leased[l])
+
+    if not e then
+      forget(leased[l])
+
+    elseif not (e.machine == machine and e.session == session) then
+      give_back(e, 0)
+    end
+  end
+end
+
+
+-- the same of former sessions of a machine, whatever their time
+
+local function take_former(machine, session)
+  if call('HGET', KEYS[MACHINE], machine) == session then
+    return
+  end
+
+  local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
+  local former = {}
+
+  for l = 1, #leased do
+    local e = load(leased[l])
+
+    if e and e.machine == machine then
+      former[#former + 1] = leased[l]
+    end
+  end
+
+  take_lost(former, machine, session)
+
+  call('HSET', KEYS[MACHINE], machine, session)
+  call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+end
+
+
+-- What takes have leased whose answers did not come waits again.  One of them
+-- may be carried out after this one.  Returns whether this is such a one.
+
+local function take_void(what, machine, session, number, first, last)
+  local field = machine .. ' ' .. what
+
+  if last > 0 then
+    local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
+
+    for l = 1, #leased do
+      local e = load(leased[l])
+
+      if e and lane(e) == what and owns(machine, session, e)
+         and e.take >= first and e.take <= last
+      then
+        give_back(e, 1)
+      end
+    end
+
+    call('HSET', KEYS[MACHINE], field, session .. ' ' .. integer(last))
+    call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+
+    return false
+  end
+
+  local void = call('HGET', KEYS[MACHINE], field)
+  local of, upto = match(void or '', '^(%d+) (%d+)$')
+
+  return of == session and number <= tonumber(upto)
+end
+
+
+local function take_due(from, to)
+  local due = call('ZRANGEBYSCORE', KEYS[DUE], from, to, 'LIMIT', 0, STEPS)
+
+  for d = 1, #due do
+    local e = load(due[d])
+
+    call('ZREM', KEYS[DUE], due[d])
+
+    if e then
+      make_ready(e)
+    else
+      forget(due[d])
+    end
+  end
+end
+
+
+-- How many calls may be made now, of those that are wanted, by the rate that
+-- all machines have together; and the moment that is to be stored for one.
+
+local function paced(wanted, interval)
+  if interval <= 0 then
+    return wanted
+  end
+
+  local next_call = tonumber(call('GET', KEYS[PACE]) or now)
+
+  if next_call > now + 1000 + interval then
+    -- the clock was set back
+    next_call = now
+  end
+
+  next_call = max(next_call, now - PACE_SLACK_MS)
+
+  local may = floor((now - next_call) / interval) + 1
+
+  return max(0, min(wanted, may)), next_call
+end
+
+
+-- the first of the user whose turn was longest ago
+
+local function take_next(what)
+  local turn = TURN[what]
+
+  for step = 1, STEPS do
+    local user = call('ZRANGE', KEYS[turn], 0, 0)[1]
+
+    if not user then
+      return
+    end
+
+    local of_user = what .. user
+    local names = call('ZRANGEBYLEX', KEYS[READY], '[' .. of_user .. '\0',
+                       '(' .. of_user .. '\1', 'LIMIT', 0, 2)
+
+    if #names < 2 then
+      call('ZREM', KEYS[turn], user)
+    else
+      call('ZADD', KEYS[turn],
+           integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), user)
+    end
+
+    if #names > 0 then
+      call('ZREM', KEYS[READY], names[1])
+
+      -- behind the zero byte and 20 digits
+      local ticket = sub(names[1], #of_user + 22)
+      local e = load(ticket)
+
+      if e then
+        return e
+      end
+
+      forget(ticket)
+    end
+  end
+end
+
+
+local function until_due()
+  local first = call('ZRANGE', KEYS[DUE], 0, 0, 'WITHSCORES')
+
+  return first[2] and min(1000, max(first[2] - now, 1)) or 1000
+end
+
+
+local function take()
+  local what, machine, session = ARGV[2], ARGV[3], ARGV[4]
+  local wanted, interval = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local far, lease, bytes = tonumber(ARGV[7]), tonumber(ARGV[8]),
+                            tonumber(ARGV[9])
+  local number = tonumber(ARGV[10])
+
+  if take_void(what, machine, session, number, tonumber(ARGV[11]),
+               tonumber(ARGV[12]))
+  then
+    return { 'ok', '1000', '0' }
+  end
+
+  take_former(machine, session)
+  take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '-inf', integer(now), 'LIMIT',
+                 0, STEPS), machine, session)
+  take_lost(call('ZRANGEBYSCORE', KEYS[LEASE], '(' .. integer(now + lease),
+                 '+inf', 'LIMIT', 0, STEPS), machine, session)
+  take_due('-inf', integer(now))
+
+  if far > 0 then
+    take_due('(' .. integer(now + far), '+inf')
+  end
+
+  local may, next_call = paced(wanted, what == 'w' and interval or 0)
+  local reply, taken = { 'ok', '1', may == 0 and '1' or '0' }, 0
+
+  while taken < may and bytes > 0 do
+    local e = take_next(what)
+
+    if not e then
+      break
+    end
+
+    local result = what == 'c' and call('HGET', KEYS[RESULT], e.ticket) or ''
+    local record = what == 'w' and call('HGET', KEYS[RECORD], e.ticket) or ''
+
+    e.leases, e.machine, e.session, e.last =
+      e.leases + 1, machine, session, ''
+    e.take = number
+    store(e)
+    call('ZADD', KEYS[LEASE], integer(now + lease), e.ticket)
+    tell(reply, e, result, record)
+
+    bytes = bytes - #result - #record
+    taken = taken + 1
+  end
+
+  if next_call and taken > 0 then
+    call('SET', KEYS[PACE], integer(next_call + taken * interval), 'PX',
+         integer(2000 + taken * interval))
+  end
+
+  reply[2] = integer(may == 0 and max(next_call - now, 1) or until_due())
+
+  return reply
+end
+
+
+local function renew()
+  local machine, session, lease = ARGV[2], ARGV[3], tonumber(ARGV[4])
+  local leased = call('ZRANGE', KEYS[LEASE], 0, -1)
+  local n = 0
+
+  for l = 1, #leased do
+    local e = load(leased[l])
+
+    if e and owns(machine, session, e) then
+      call('ZADD', KEYS[LEASE], integer(now + lease), leased[l])
+      n = n + 1
+    end
+  end
+
+  return { 'ok', integer(n) }
+end
+
+
+-- the ticket of a number, in a list
+
+local function numbered(number)
+  for status = PENDING, DEAD do
+    local found = call('ZRANGEBYSCORE', KEYS[STATUS + status], number, number,
+                       'LIMIT', 0, 1)
+
+    if found[1] then
+      return found
+    end
+  end
+
+  return {}
+end
+
+
+local function back()
+  local machine, session = ARGV[2], ARGV[3]
+  local leased = ARGV[4] ~= '' and numbered(ARGV[4])
+                 or call('ZRANGE', KEYS[LEASE], 0, -1)
+  local n = 0
+
+  for l = 1, #leased do
+    local e = load(leased[l])
+
+    if e and owns(machine, session, e) then
+      give_back(e, 1)
+      n = n + 1
+    end
+  end
+
+  return { 'ok', integer(n) }
+end
+
+
+local function settle()
+  local machine, session = ARGV[2], ARGV[3]
+  local e = load(ARGV[4])
+  local status, delay = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local last = machine .. ' ' .. session .. ' s' .. ARGV[6]
+
+  if not e then
+    return { 'none' }
+  end
+
+  if e.status ~= PENDING or not owns(machine, session, e) then
+    return { e.last == last and 'ok' or 'none' }
+  end
+
+  released(e, last)
+  e.work, e.due = ARGV[5], now + delay
+
+  if status ~= PENDING then
+    set_status(e, status)
+
+    if ARGV[9] ~= '' then
+      call('HSET', KEYS[RESULT], e.ticket, ARGV[9])
+    end
+
+    -- those that a human may have tried again keep what is to be sent
+
+    if judged(status) then
+      call('HDEL', KEYS[RECORD], e.ticket)
+    end
+
+    if status ~= PARKED then
+      e.ended = now
+    end
+
+    if ARGV[8] == '1' then
+      set_callback(e, CALLBACK_DUE)
+      e.due, e.deliveries = now, 0
+    end
+  end
+
+  place(e)
+
+  return { 'ok' }
+end
+
+
+local function deliver()
+  local machine, session = ARGV[2], ARGV[3]
+  local e = load(ARGV[4])
+  local callback, delay = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local last = machine .. ' ' .. session .. ' d' .. ARGV[5]
+
+  if not e then
+    return { 'none' }
+  end
+
+  if e.callback ~= CALLBACK_DUE or not owns(machine, session, e) then
+    return { e.last == last and 'ok' or 'none' }
+  end
+
+  released(e, last)
+  set_callback(e, callback)
+
+  if callback == CALLBACK_DUE then
+    e.deliveries = e.deliveries + 1
+    e.due = now + delay
+  end
+
+  place(e)
+
+  return { 'ok' }
+end
+
+
+local function counts()
+  local reply = { 'ok' }
+
+  for status = PENDING, DEAD do
+    reply[status + 2] = integer(call('ZCARD', KEYS[STATUS + status]))
+  end
+
+  local first = call('ZRANGE', KEYS[STATUS], 0, 0)
+  local e = first[1] and load(first[1])
+
+  reply[7] = call('HGET', KEYS[COUNT], 'callbacks') or '0'
+  reply[8], reply[9] = integer(e and e.created or 0), integer(now)
+
+  return reply
+end
+
+
+local function list()
+  local after, most = '(' .. ARGV[3], tonumber(ARGV[4])
+  local found = {}
+
+  for status = PENDING, DEAD do
+    if ARGV[2] == '' or tonumber(ARGV[2]) == status then
+      local some = call('ZRANGEBYSCORE', KEYS[STATUS + status], after, '+inf',
+                        'WITHSCORES', 'LIMIT', 0, most)
+
+      for s = 1, #some, 2 do
+        found[#found + 1] = { some[s], tonumber(some[s + 1]) }
+      end
+    end
+  end
+
+  table.sort(found, function(a, b) return a[2] < b[2] end)
+
+  local reply = { 'ok' }
+
+  for f = 1, min(#found, most) do
+    local e = load(found[f][1])
+
+    if e then
+      tell(reply, e)
+    end
+  end
+
+  return reply
+end
+
+
+local function retry_one(ticket)
+  local e = load(ticket)
+
+  if not e then
+    forget(ticket)
+    return 0
+  end
+
+  if e.status ~= PARKED and e.status ~= DEAD then
+    return 0
+  end
+
+  unplace(e)
+  set_callback(e, CALLBACK_NONE)
+  set_status(e, PENDING)
+  call('HDEL', KEYS[RESULT], e.ticket)
+
+  e.work, e.ended, e.due, e.deliveries = '', 0, now, 0
+  released(e, '')
+  place(e)
+
+  return 1
+end
+
+
+local function retry()
+  local n, most = 0, tonumber(ARGV[3])
+
+  if ARGV[2] ~= '' then
+    return { 'ok', integer(retry_one(ARGV[2])) }
+  end
+
+  for status = PARKED, DEAD do
+    local some = n < most and call('ZRANGE', KEYS[STATUS + status], 0,
+                                   most - n - 1) or {}
+
+    for s = 1, #some do
+      n = n + retry_one(some[s])
+    end
+  end
+
+  return { 'ok', integer(n) }
+end
+
+
+local function sweep()
+  local old = call('ZRANGEBYSCORE', KEYS[ENDED], '-inf',
+                   '(' .. integer(now - ARGV[2]), 'LIMIT', 0, ARGV[3])
+
+  for o = 1, #old do
+    local e = load(old[o])
+
+    if e then
+      for n = 1, #(e.names or {}) do
+        call('HDEL', KEYS[ENTRY], e.names[n])
+      end
+
+      call('HDEL', KEYS[KEY], e.key)
+      call('HDEL', KEYS[ENTRY], e.ticket)
+    end
+
+    forget(old[o])
+  end
+
+  return { 'ok', integer(#old) }
+end
+
+
+local function hello()
+  return { 'ok' }
+end
+
+
+local function probe()
+  local field = '\0probe'
+
+  call('HSET', KEYS[ENTRY], field, '')
+  call('HGET', KEYS[ENTRY], field)
+  call('HDEL', KEYS[ENTRY], field)
+  call('HINCRBY', KEYS[COUNT], field, 1)
+  call('HDEL', KEYS[COUNT], field)
+  call('ZADD', KEYS[DUE], 0, field)
+  call('ZSCORE', KEYS[DUE], field)
+  call('ZRANGE', KEYS[DUE], 0, 0)
+  call('ZRANGEBYSCORE', KEYS[DUE], 0, 0, 'LIMIT', 0, 1)
+  call('ZREM', KEYS[DUE], field)
+  call('ZRANGEBYLEX', KEYS[READY], '-', '+', 'LIMIT', 0, 1)
+  call('ZCARD', KEYS[STATUS])
+  call('GET', KEYS[PACE])
+  call('SET', KEYS[PACE], '0', 'XX', 'KEEPTTL')
+  call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
+
+  return { 'ok' }
+end
+
+
+local operations = {
+  put = put, import = import, find = find, take = take, renew = renew,
+  back = back, settle = settle, deliver = deliver, count = counts,
+  list = list, retry = retry, sweep = sweep, hello = hello, probe = probe
+}
+
+return operations[ARGV[1]]()
