@@ -34,7 +34,8 @@ package IapGuard::Test;
 # is for these.
 #
 # "error_log" is looked for after each request of a block, among what is new:
-# give a block that has it one request.
+# give a block that has it one request.  That is as soon as nginx has nothing
+# more to do (IapGuard::Quick): for what it does on a timer, "wait".
 
 use strict;
 use warnings;
