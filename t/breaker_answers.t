@@ -52,6 +52,9 @@ use IapGuard::BreakerTest {
                 . whole('200 OK', $GOOD)],
     '/ssi'  => [whole('200 OK', q[{"status":21005,"x":"]
                 . q[<!--#echo var='none' default='' -->","y":1}])],
+    '/101_open' => ["HTTP/1.1 101 Switching Protocols\r\n"
+                    . "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+                    'hang'],
     '/gzip' => [whole('200 OK', "\x1f\x8b\x08rubbish",
                       'Content-Encoding: gzip')],
     '/identity' => [whole('200 OK', $PAGE, 'Content-Encoding: ')],
@@ -304,25 +307,29 @@ Range: bytes=1-5
 
 
 
-=== TEST 21: an upgrade is an answer, whatever comes of it
+=== TEST 21: an upgrade is an answer, whatever comes of it and however long it lasts
 --- http_config
     server {
         listen unix:$TEST_NGINX_HTML_DIR/upgrade.sock;
-        location = /101 {
+        location / {
             iap_guard_breaker c;
             proxy_http_version 1.1;
             proxy_set_header Upgrade websocket;
             proxy_set_header Connection upgrade;
-            proxy_pass http://raw/101;
+            proxy_pass http://raw;
         }
     }
+--- no_http2
 --- init
+our $open = main::http_begin("GET /101_open HTTP/1.1\r\nHost: x\r\n"
+    . "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    unix => 'upgrade.sock');
 main::http_raw("GET /101 HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\n"
          . "Upgrade: websocket\r\n\r\n", unix => 'upgrade.sock')
     =~ /101 Switching.*bytes$/s or die "no upgrade\n";
 --- request
 GET /api/breakers/c
---- outcomes_c: success=1
+--- outcomes_c: success=2
 
 
 

@@ -525,19 +525,25 @@ GET /down/ok
 
 
 
-=== TEST 26: a call that hangs is slow before it ends
---- b: slow=100ms slow_ratio=100% min=1 open=1h
+=== TEST 26: calls that hang are slow before they end
+--- b: slow=100ms slow_ratio=100% min=2 open=1h
 --- no_http2
 --- init
-our $hanging = main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
-select undef, undef, undef, 0.2;
+our @hanging;
+
+foreach (1, 2) {
+    push @hanging, main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
+    select undef, undef, undef, 0.06;
+}
+
+select undef, undef, undef, 0.12;
 --- request
 GET /b/ok
 --- error_code: 503
 --- wait: 0.2
---- outcomes: cut=1 retry=1
+--- outcomes: cut=1 retry=2
 --- state: open
---- shows: reason=slow slow=1 calls=1
+--- shows: reason=slow slow=1 calls=2
 
 
 
