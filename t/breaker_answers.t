@@ -510,3 +510,36 @@ qr/\bread: \d+, /
 --- outcomes: success=1
 --- outcomes_c: success=1
 --- share: 0
+
+
+
+=== TEST 36: probes are judged by their bodies, too, and so are calls whose number
+is bounded
+--- b: min=1 open=100ms probes=1 inflight=9
+--- no_http2
+--- init
+my $get = sub { main::http_raw("GET /b/business/$_[0] HTTP/1.0\r\n\r\n") };
+
+$get->(21005);
+select undef, undef, undef, 0.2;
+$get->(21005);
+select undef, undef, undef, 0.2;
+$get->(0);
+--- request
+GET /b/200
+--- outcomes: retry=2 success=2
+
+
+
+=== TEST 37: a body that nginx can't unpack proves nothing
+--- no_http2
+--- http_config
+    gunzip on;
+--- init
+main::http_raw("GET /b/gzip HTTP/1.0\r\n\r\n");
+--- request
+GET /api/breakers/b
+--- error_log
+inflate() failed
+--- outcomes: neutral=1
+--- share: 0
