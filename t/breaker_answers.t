@@ -70,6 +70,9 @@ use IapGuard::BreakerTest {
     (map { ("/business/$_" => [whole('200 OK', "{\"status\":$_}")]) }
          0, 21000, 21002 .. 21010, 21100, 21999),
     '/retryable' => [whole('200 OK', '{"status":21100,"is-retryable":false}')],
+    '/retryable2' => [whole('200 OK', '{"status":21100,"is_retryable":false}')],
+    '/retryable3' => [whole('200 OK', '{"status":21100,"is_retryable":true,'
+                                      . '"is-retry-able":false}')],
     '/not_status' => [whole('200 OK', '{"state":0}')],
     '/twice' => [whole('200 OK', '{"status":0,"status":21005}')],
     '/deep' => [whole('200 OK', '[' x 200 . ']' x 200)],
@@ -163,11 +166,10 @@ GET /b/200
 
 
 
-=== TEST 6: a flag beside the status
---- request
-GET /b/retryable
---- outcomes: final=1
---- share: 0
+=== TEST 6: a flag beside the status, however it is spelled
+--- request eval
+["GET /b/retryable", "GET /b/retryable2", "GET /b/retryable3"]
+--- outcomes: final=2 retry=1
 
 
 
@@ -251,11 +253,19 @@ HEAD /b/200
 
 
 
-=== TEST 16: 204 and 304
+=== TEST 16: 204 and 304, which have no body, and not one that can't be read
+--- http_config
+    iap_guard_breaker d classify=d;
+    iap_guard_classify d final unread;
+--- config
+    location /d/ { iap_guard_breaker d; proxy_pass http://raw/; }
 --- request eval
-["GET /b/204", "GET /b/304", "GET /c/204", "GET /c/304"]
+["GET /b/204", "GET /b/304", "GET /c/204", "GET /c/304", "GET /d/204",
+ "GET /d/304", "GET /api/breakers/d"]
 --- error_code eval
-[204, 304, 204, 304]
+[(204, 304) x 3, 200]
+--- response_body_like eval
+[("") x 6, '"outcomes":\{"success":2,"final":0,']
 --- outcomes: retry=2
 --- outcomes_c: success=2
 
@@ -497,6 +507,7 @@ GET /b/below
 GET /t
 --- error_log
 sendfile: @
+finalize http proxy request
 --- no_error_log eval
 qr/\bread: \d+, /
 --- outcomes_c: success=1
