@@ -52,6 +52,9 @@ use IapGuard::BreakerTest {
                 . whole('200 OK', $GOOD)],
     '/ssi'  => [whole('200 OK', q[{"status":21005,"x":"]
                 . q[<!--#echo var='none' default='' -->","y":1}])],
+    '/101_open' => ["HTTP/1.1 101 Switching Protocols\r\n"
+                    . "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+                    'hang'],
     '/gzip' => [whole('200 OK', "\x1f\x8b\x08rubbish",
                       'Content-Encoding: gzip')],
     '/identity' => [whole('200 OK', $PAGE, 'Content-Encoding: ')],
@@ -67,6 +70,9 @@ use IapGuard::BreakerTest {
     (map { ("/business/$_" => [whole('200 OK', "{\"status\":$_}")]) }
          0, 21000, 21002 .. 21010, 21100, 21999),
     '/retryable' => [whole('200 OK', '{"status":21100,"is-retryable":false}')],
+    '/retryable2' => [whole('200 OK', '{"status":21100,"is_retryable":false}')],
+    '/retryable3' => [whole('200 OK', '{"status":21100,"is_retryable":true,'
+                                      . '"is-retry-able":false}')],
     '/not_status' => [whole('200 OK', '{"state":0}')],
     '/twice' => [whole('200 OK', '{"status":0,"status":21005}')],
     '/deep' => [whole('200 OK', '[' x 200 . ']' x 200)],
@@ -160,11 +166,10 @@ GET /b/200
 
 
 
-=== TEST 6: a flag beside the status
---- request
-GET /b/retryable
---- outcomes: final=1
---- share: 0
+=== TEST 6: a flag beside the status, however it is spelled
+--- request eval
+["GET /b/retryable", "GET /b/retryable2", "GET /b/retryable3"]
+--- outcomes: final=2 retry=1
 
 
 
@@ -248,11 +253,19 @@ HEAD /b/200
 
 
 
-=== TEST 16: 204 and 304
+=== TEST 16: 204 and 304, which have no body, and not one that can't be read
+--- http_config
+    iap_guard_breaker d classify=d;
+    iap_guard_classify d final unread;
+--- config
+    location /d/ { iap_guard_breaker d; proxy_pass http://raw/; }
 --- request eval
-["GET /b/204", "GET /b/304", "GET /c/204", "GET /c/304"]
+["GET /b/204", "GET /b/304", "GET /c/204", "GET /c/304", "GET /d/204",
+ "GET /d/304", "GET /api/breakers/d"]
 --- error_code eval
-[204, 304, 204, 304]
+[(204, 304) x 3, 200]
+--- response_body_like eval
+[("") x 6, '"outcomes":\{"success":2,"final":0,']
 --- outcomes: retry=2
 --- outcomes_c: success=2
 
@@ -304,25 +317,29 @@ Range: bytes=1-5
 
 
 
-=== TEST 21: an upgrade is an answer, whatever comes of it
+=== TEST 21: an upgrade is an answer, whatever comes of it and however long it lasts
 --- http_config
     server {
         listen unix:$TEST_NGINX_HTML_DIR/upgrade.sock;
-        location = /101 {
+        location / {
             iap_guard_breaker c;
             proxy_http_version 1.1;
             proxy_set_header Upgrade websocket;
             proxy_set_header Connection upgrade;
-            proxy_pass http://raw/101;
+            proxy_pass http://raw;
         }
     }
+--- no_http2
 --- init
+our $open = main::http_begin("GET /101_open HTTP/1.1\r\nHost: x\r\n"
+    . "Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+    unix => 'upgrade.sock');
 main::http_raw("GET /101 HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\n"
          . "Upgrade: websocket\r\n\r\n", unix => 'upgrade.sock')
     =~ /101 Switching.*bytes$/s or die "no upgrade\n";
 --- request
 GET /api/breakers/c
---- outcomes_c: success=1
+--- outcomes_c: success=2
 
 
 
@@ -490,6 +507,7 @@ GET /b/below
 GET /t
 --- error_log
 sendfile: @
+finalize http proxy request
 --- no_error_log eval
 qr/\bread: \d+, /
 --- outcomes_c: success=1
@@ -502,4 +520,37 @@ qr/\bread: \d+, /
 ["GET /b/103", "GET /c/103"]
 --- outcomes: success=1
 --- outcomes_c: success=1
+--- share: 0
+
+
+
+=== TEST 36: probes are judged by their bodies, too, and so are calls whose number
+is bounded
+--- b: min=1 open=100ms probes=1 inflight=9
+--- no_http2
+--- init
+my $get = sub { main::http_raw("GET /b/business/$_[0] HTTP/1.0\r\n\r\n") };
+
+$get->(21005);
+select undef, undef, undef, 0.2;
+$get->(21005);
+select undef, undef, undef, 0.2;
+$get->(0);
+--- request
+GET /b/200
+--- outcomes: retry=2 success=2
+
+
+
+=== TEST 37: a body that nginx can't unpack proves nothing
+--- no_http2
+--- http_config
+    gunzip on;
+--- init
+main::http_raw("GET /b/gzip HTTP/1.0\r\n\r\n");
+--- request
+GET /api/breakers/b
+--- error_log
+inflate() failed
+--- outcomes: neutral=1
 --- share: 0

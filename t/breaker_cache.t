@@ -30,6 +30,7 @@ use IapGuard::BreakerTest {
     '/long' => [whole('200 OK', $GOOD, 'Retry-After: 600')],
     '/304'  => ["HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n\r\n"],
     '/429'  => [whole('429 Too Many Requests', '', 'Retry-After: 100')],
+    '/accel' => [whole('200 OK', '', 'X-Accel-Redirect: /b/sick')],
     '/500'  => [whole('500 Internal Server Error', '')],
     '/503'  => [whole('503 Service Unavailable', $GOOD)],
     '/reset' => ['reset'],
@@ -235,3 +236,51 @@ X-Cache: HIT
 --- no_http2
 --- outcomes: retry=1 neutral=1
 --- shows: calls=1 slow=1
+
+
+
+=== TEST 8: a stale answer that leads to an upstream is not that one's
+--- config
+    location = /store {
+        proxy_cache cache;
+        proxy_cache_key accel;
+        proxy_cache_valid 1s;
+        proxy_ignore_headers X-Accel-Redirect;
+        proxy_pass http://raw/accel;
+    }
+    location = /stale {
+        proxy_cache cache;
+        proxy_cache_key accel;
+        proxy_cache_use_stale error;
+        proxy_pass http://raw/reset;
+    }
+    location /b/ { iap_guard_breaker b; proxy_pass http://raw/; }
+--- no_http2
+--- init
+main::http_raw("GET /store HTTP/1.0\r\n\r\n");
+select undef, undef, undef, 2.1;
+--- request
+GET /stale
+--- response_body chomp
+{"status":21005}
+--- outcomes: retry=1
+--- share: 1
+
+
+
+=== TEST 9: what goes into the cache is read out of its file, however it is sent
+--- http_config
+    sendfile on;
+--- config
+    location = /t {
+        iap_guard_breaker b;
+        proxy_cache cache;
+        proxy_cache_valid 1m;
+        proxy_pass http://raw/sick;
+    }
+--- request
+GET /t
+--- response_body chomp
+{"status":21005}
+--- outcomes: retry=1
+--- share: 1

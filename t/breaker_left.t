@@ -32,6 +32,8 @@ use IapGuard::BreakerTest {
     '/late' => [\0.3, whole('200 OK', '{"status":0}')],
     '/late_500' => [\0.3, whole('500 Oops', '')],
     '/late_sick' => [\0.3, whole('200 OK', '{"status":21005}')],
+    '/large_sick' => [whole('200 OK', '{"status":21005,"x":"' . 'x' x $LARGE
+                                      . '"}')],
     '/large' => [whole('200 OK', '{"status":0,"x":"' . 'x' x $LARGE . '"}')],
 };
 
@@ -328,3 +330,14 @@ close $probe;
 main::pause(0.1);
 Test::More::is($get->(200), 200, 'another one is let by');
 --- outcomes: retry=1 cut=1 neutral=1 success=1
+
+
+
+=== TEST 18: a call whose place nobody wants is judged when its client has all of it
+--- init
+my $client = main::http_begin("GET /b/large_sick HTTP/1.0\r\n\r\n",
+                              unix => 'left.sock');
+main::pause(0.2);
+{ local $/; length readline $client > 900_000 or die "cut short\n" }
+--- outcomes: retry=1
+--- share: 1

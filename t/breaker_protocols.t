@@ -1,5 +1,5 @@
-# Upstreams that speak something else than HTTP/1: answers that are good, and
-# trouble inside of what looks like one.
+# Upstreams that speak something else than HTTP/1, and clients that do: answers
+# that are good, and trouble inside of what looks like one.
 
 use strict;
 use warnings;
@@ -37,10 +37,13 @@ sub scripts {
     );
 }
 
+use IapGuard::Frames qw(head talk END_STREAM);
 use IapGuard::RawServer;
 use IapGuard::BreakerTest {
     '/good' => ["HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\n$GOOD"],
     '/sick' => ["HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n$SICK"],
+    '/204'  => ["HTTP/1.1 204 No Content\r\n\r\n"],
+    '/304'  => ["HTTP/1.1 304 Not Modified\r\n\r\n"],
 };
 
 my %server = (
@@ -163,3 +166,22 @@ GET /api/breakers/b
 --- more_headers
 Upgrade: websocket
 --- outcomes: success=1 retry=1
+
+
+
+=== TEST 7: a client that speaks HTTP/2: answers with a body, and without
+--- http_config
+    server {
+        listen unix:$TEST_NGINX_HTML_DIR/h2.sock http2;
+        location /b/ { iap_guard_breaker b; proxy_pass http://raw/; }
+        location /c/ { iap_guard_breaker c; proxy_pass http://raw/; }
+    }
+--- init
+Test::More::is(main::talk([map { main::head($_->[0], $_->[1], $_->[2], 1) }
+    [1, GET => '/b/good'], [3, GET => '/b/sick'], [5, GET => '/c/204'],
+    [7, GET => '/c/304'], [9, HEAD => '/c/good']]),
+    '1:{"status":0,"x":1} 3:{"status":21005} 5: 7: 9:', 'answers');
+--- request
+GET /api/breakers/b
+--- outcomes: success=1 retry=1
+--- outcomes_c: success=3

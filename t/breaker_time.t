@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use IO::Socket::INET;
+use POSIX qw(strftime);
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -21,6 +22,10 @@ my $raw = IapGuard::RawServer->start(
     '/hang' => ['hang'],
     '/late' => [\0.5, "HTTP/1.1 204 No Content\r\n\r\n"],
     '/held' => ["HTTP/1.1 429 Wait\r\nRetry-After: 100\r\n$answer"],
+    '/busy' => ["HTTP/1.1 429 Wait\r\n$answer"],
+    '/date' => ["HTTP/1.1 429 Wait\r\nRetry-After: "
+                . strftime('%a, %d %b %Y %H:%M:%S GMT', gmtime time + 200)
+                . "\r\n$answer"],
     '/until' => [
         "HTTP/1.1 429 Wait\r\nRetry-After: Fri, 01 Jan 2100 00:00:00 GMT\r\n"
         . $answer ],
@@ -147,6 +152,14 @@ subtest 'a hold is from now on, and bounded' => sub {
     is statuses('d/until'), '429', 'over; and the next one';
     is breaker('d')->{retry_after}, 600, 'not for a century';
     $clock->forward(601);
+    is statuses('d/date'), '429', 'over, too; and one with a date';
+    my $left = breaker('d')->{retry_after};
+    cmp_ok $left, '<=', 200, 'until then';
+    cmp_ok $left, '>', 140, 'and not before';
+    $clock->forward(201);
+    is statuses('d/busy'), '429', 'over; and one that does not say';
+    is breaker('d')->{retry_after}, 10, 'for the open time';
+    $clock->forward(11);
     is statuses('d/good'), '204', 'over, too';
 };
 

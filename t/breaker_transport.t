@@ -297,7 +297,24 @@ page
 
 
 
-=== TEST 12: TLS that works
+=== TEST 12: no socket, for it can't be bound
+--- config
+    location = /t {
+        iap_guard_breaker b;
+        proxy_bind 192.0.2.1;
+        proxy_pass http://raw/ok;
+    }
+--- request
+GET /t
+--- error_code: 500
+--- error_log eval
+qr/\[crit\] .*bind\(192\.0\.2\.1\) failed/
+--- outcomes: local=1
+--- share: 1
+
+
+
+=== TEST 13: TLS that works
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -310,7 +327,7 @@ GET /t
 
 
 
-=== TEST 13: a certificate that is not accepted looks like no connection
+=== TEST 14: a certificate that is not accepted looks like no connection
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -327,7 +344,7 @@ GET /t
 
 
 
-=== TEST 14: the name of a certificate does not match
+=== TEST 15: the name of a certificate does not match
 --- config
     location = /t {
         iap_guard_breaker b;
@@ -344,7 +361,7 @@ GET /t
 
 
 
-=== TEST 15: a body that ends early
+=== TEST 16: a body that ends early
 --- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(length length_reset length_hang no_body);
@@ -355,7 +372,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 16: a body that ends early, not buffered
+=== TEST 17: a body that ends early, not buffered
 --- no_http2
 --- buffering: off
 --- init
@@ -367,7 +384,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 17: chunks that end early, though the JSON in them is whole
+=== TEST 18: chunks that end early, though the JSON in them is whole
 --- no_http2
 --- init
 main::raw_get("/b/$_") foreach qw(chunks chunk rubbish);
@@ -378,7 +395,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 18: chunks that end early, not buffered
+=== TEST 19: chunks that end early, not buffered
 --- no_http2
 --- buffering: off
 --- init
@@ -389,7 +406,7 @@ GET /api/breakers/b
 
 
 
-=== TEST 19: a body that ends early, judged as HTTP
+=== TEST 20: a body that ends early, judged as HTTP
 --- no_http2
 --- init
 main::raw_get("/c/$_") foreach qw(length chunks cut_500);
@@ -399,7 +416,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 20: several servers: one outcome, of the last that was tried
+=== TEST 21: several servers: one outcome, of the last that was tried
 --- http_config
     upstream several {
         server 127.0.0.1:1 max_fails=0;
@@ -418,7 +435,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 21: several servers, none of which answers
+=== TEST 22: several servers, none of which answers
 --- http_config
     upstream none {
         server 127.0.0.1:1 max_fails=0;
@@ -439,7 +456,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 22: servers that answer 500, each is tried
+=== TEST 23: servers that answer 500, each is tried
 --- http_config
     upstream several {
         server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=0;
@@ -461,7 +478,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 23: no live upstreams
+=== TEST 24: no live upstreams
 --- http_config
     upstream dead {
         server 127.0.0.1:1 max_fails=1 fail_timeout=1m;
@@ -481,7 +498,7 @@ GET /api/breakers/c
 
 
 
-=== TEST 24: servers that nginx has marked down: no probe passes before they are
+=== TEST 25: servers that nginx has marked down: no probe passes before they are
 up again, and one does then
 --- b: min=2 open=100ms probes=1
 --- http_config
@@ -514,7 +531,7 @@ GET /down/ok
 
 
 
-=== TEST 25: slow answers, and those that hang
+=== TEST 26: slow answers, and those that hang
 --- b: slow=100ms
 --- request eval
 ["GET /b/ok", "GET /b/hang"]
@@ -525,23 +542,29 @@ GET /down/ok
 
 
 
-=== TEST 26: a call that hangs is slow before it ends
---- b: slow=100ms slow_ratio=100% min=1 open=1h
+=== TEST 27: calls that hang are slow before they end
+--- b: slow=100ms slow_ratio=100% min=2 open=1h
 --- no_http2
 --- init
-our $hanging = main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
-select undef, undef, undef, 0.2;
+our @hanging;
+
+foreach (1, 2) {
+    push @hanging, main::http_begin("GET /b/hang HTTP/1.0\r\n\r\n");
+    select undef, undef, undef, 0.06;
+}
+
+select undef, undef, undef, 0.12;
 --- request
 GET /b/ok
 --- error_code: 503
 --- wait: 0.2
---- outcomes: cut=1 retry=1
+--- outcomes: cut=1 retry=2
 --- state: open
---- shows: reason=slow slow=1 calls=1
+--- shows: reason=slow slow=1 calls=2
 
 
 
-=== TEST 27: an answer is not slow for its body
+=== TEST 28: an answer is not slow for its body
 --- b: slow=100ms
 --- request
 GET /b/slow_body
@@ -550,7 +573,7 @@ GET /b/slow_body
 
 
 
-=== TEST 28: after a slow call, another one is not
+=== TEST 29: after a slow call, another one is not
 --- b: slow=100ms
 --- config
     location = /t {
@@ -566,7 +589,7 @@ GET /t
 
 
 
-=== TEST 29: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
+=== TEST 30: FastCGI, uwsgi, SCGI, gRPC, memcached: nobody listens
 --- config
     location = /fastcgi { iap_guard_breaker b; fastcgi_pass 127.0.0.1:1; }
     location = /uwsgi { iap_guard_breaker b; uwsgi_pass 127.0.0.1:1; }

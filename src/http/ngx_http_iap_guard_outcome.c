@@ -493,15 +493,13 @@ ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r)
 }
 
 
-/* whether it was the client that ended it, be it by not reading any more */
+/* whether it was the client that ended it, be it by not reading any more; nginx
+   says so, too, where a filter has failed */
 
 static ngx_uint_t
 ngx_http_iap_guard_outcome_left(ngx_http_request_t *r)
 {
-    return r->connection->error
-           || r->connection->timedout
-           || (r->upstream != NULL && r->upstream->pipe != NULL
-               && r->upstream->pipe->downstream_error);
+    return r->connection->error || r->connection->timedout;
 }
 
 
