@@ -20,8 +20,8 @@
  * out after that.  A request that was put too late is verified all the same:
  * twice is harmless, lost is not.  One that was not begun by then is dropped,
  * unless it says what has happened or is to happen (SETTLE, DELIVER, HAND_BACK,
- * RETRY, UNIT but for RENEW): those are carried out as soon as they can be.  What a late TAKE has
- * leased goes back by itself.
+ * RETRY, and UNIT but for RENEW): those are carried out as soon as they can be.
+ * What a late TAKE has leased goes back by itself.
  *
  * Moments are UNIX milliseconds by the keeper's own clock: the machine's, or
  * the Redis server's.  Spans are milliseconds.
