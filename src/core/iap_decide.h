@@ -75,5 +75,10 @@ typedef struct {
 int iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
     iap_ticks_t now);
 
+/* the same, but nothing is charged: what iap_decide() would say now */
+
+int iap_look(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
+    iap_ticks_t now);
+
 
 #endif /* IAP_DECIDE_H */

@@ -392,6 +392,26 @@ ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 }
 
 
+ngx_int_t
+ngx_iap_zone_look(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
+{
+    int  refused;
+
+    if (n == 0) {
+        return -1;
+    }
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    refused = iap_look(&zone->tables, checks, (unsigned) n,
+                       ngx_iap_zone_now_locked(zone));
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return refused;
+}
+
+
 void
 ngx_iap_zone_forget(ngx_iap_zone_t *zone, ngx_iap_kind_e kind,
     iap_hash_t key)

@@ -29,7 +29,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  5
+#define NGX_IAP_ZONE_LAYOUT  6
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -114,6 +114,11 @@ typedef struct {
 } ngx_iap_zone_ledger_t;
 
 
+/* versions of promo codes, each of many of them; see ngx_iap_gone.h */
+
+#define NGX_IAP_CODE_VERSIONS  64
+
+
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
@@ -138,11 +143,13 @@ typedef struct {
        puts, and all else */
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
+
+    ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 824, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 1336, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -215,6 +222,11 @@ size_t ngx_iap_zone_takes(size_t size);
 /* iap_decide() under the lock */
 
 ngx_int_t ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks,
+    ngx_uint_t n);
+
+/* iap_look() likewise: nothing is charged */
+
+ngx_int_t ngx_iap_zone_look(ngx_iap_zone_t *zone, iap_check_t *checks,
     ngx_uint_t n);
 
 /* drops the entry of a key, whatever it knows */
