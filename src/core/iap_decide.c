@@ -58,8 +58,8 @@ iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
 
 
 int
-iap_look(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
-    iap_ticks_t now)
+iap_decide_peek(const iap_tables_t *tables, iap_check_t *checks,
+    unsigned n, iap_ticks_t now)
 {
     iap_decide_found_t  found[IAP_CHECKS_MAX];
 

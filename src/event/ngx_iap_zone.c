@@ -393,9 +393,10 @@ ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 
 
 ngx_int_t
-ngx_iap_zone_look(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
+ngx_iap_zone_peek(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 {
-    int  refused;
+    int          refused;
+    iap_ticks_t  now;
 
     if (n == 0) {
         return -1;
@@ -403,8 +404,8 @@ ngx_iap_zone_look(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    refused = iap_look(&zone->tables, checks, (unsigned) n,
-                       ngx_iap_zone_now_locked(zone));
+    now = ngx_iap_zone_now_locked(zone);
+    refused = iap_decide_peek(&zone->tables, checks, (unsigned) n, now);
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
 

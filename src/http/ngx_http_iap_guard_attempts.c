@@ -33,7 +33,7 @@ ngx_http_iap_guard_attempts_spent(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_iap_zone_look(unit->imcf->zone, checks, n) >= 0
+    return ngx_iap_zone_peek(unit->imcf->zone, checks, n) >= 0
            ? NGX_OK : NGX_DECLINED;
 }
 

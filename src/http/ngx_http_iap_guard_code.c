@@ -3,9 +3,9 @@
  * so that the decision takes two steps: everything else is looked at (or, with
  * a store, charged), then a unit is reserved, then the rest is charged.
  *
- *     begin -> look -> first -> ask --> told --> charge --> held
- *        |       |       |               |         |
- *        +-------+-------+-- refused ----+         +-- dropped, refused
+ *     look -> begin -> first -> ask --> told --> charge --> held
+ *      |        |        |               |         |
+ *      +--------+--------+-- refused ----+         +-- dropped, refused
  *
  * A request that ends while the ledger is asked, or that the ledger has not
  * told in time, releases by its token, whether or not something was reserved
@@ -43,8 +43,9 @@ ngx_int_t
 ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx)
 {
-    ngx_int_t                       rc, refused;
-    ngx_http_iap_guard_decision_t  *d;
+    ngx_int_t                        rc, refused;
+    ngx_http_iap_guard_decision_t   *d;
+    ngx_http_iap_guard_main_conf_t  *imcf;
 
     if (ctx->unit != NULL) {
 
@@ -64,21 +65,27 @@ ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
 
     rc = ngx_http_iap_guard_collect(r, ilcf, ctx, d);
 
-    if (rc == NGX_OK) {
-        rc = ngx_http_iap_guard_code_begin(r, ctx, d);
-    }
-
     if (rc != NGX_OK) {
         return rc;
     }
 
-    refused = ngx_iap_zone_look(ctx->unit->imcf->zone, d->checks, d->n);
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    refused = ngx_iap_zone_peek(imcf->zone, d->checks, d->n);
 
     if (refused >= 0) {
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
-    rc = ngx_http_iap_guard_code_first(r, ctx);
+    if (ctx->body.wanted != 0) {
+        return ngx_http_iap_guard_body_read(r, ctx);
+    }
+
+    rc = ngx_http_iap_guard_code_begin(r, ctx, d);
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_iap_guard_code_first(r, ctx);
+    }
 
     if (rc == NGX_OK) {
         rc = ngx_http_iap_guard_code_ask(r, ctx);
@@ -138,20 +145,17 @@ ngx_int_t
 ngx_http_iap_guard_code_begin(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
 {
-    ngx_str_t                   value;
     iap_view_t                  view;
     ngx_http_iap_guard_unit_t  *unit;
 
-    if (ngx_http_complex_value(r, d->ilcf->code->identity, &value) != NGX_OK
-        || ngx_http_iap_guard_code_make(r, ctx, d) != NGX_OK)
-    {
+    if (ngx_http_iap_guard_code_make(r, ctx, d) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     unit = ctx->unit;
 
-    view.data = value.data;
-    view.len = value.len;
+    view.data = d->code.data;
+    view.len = d->code.len;
 
     unit->len = iap_code_read(view, unit->conf->normalize, unit->code);
 

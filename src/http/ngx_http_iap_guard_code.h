@@ -19,6 +19,7 @@
 #ifndef NGX_HTTP_IAP_GUARD_CODE_H
 #define NGX_HTTP_IAP_GUARD_CODE_H
 
+#include "ngx_http_iap_guard_body.h"
 #include "ngx_http_iap_guard_decide.h"
 #include "ngx_http_iap_guard_queue.h"
 #include "ngx_iap_gone.h"

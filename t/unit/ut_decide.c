@@ -103,7 +103,7 @@ test_look(void)
     c[2] = window(&w, 0);
 
     for (i = 0; i < 10; i++) {
-        ut_ok(iap_look(&w.tables, c, 3, 1000) == -1
+        ut_ok(iap_decide_peek(&w.tables, c, 3, 1000) == -1
               && c[0].outcome == IAP_OUTCOME_ADMITTED
               && c[1].outcome == IAP_OUTCOME_ADMITTED
               && c[1].remaining == 0
@@ -121,7 +121,7 @@ test_look(void)
 
     ut_ok(iap_decide(&w.tables, d, 3, 1000) == -1
           && w.counter[0].count == 1, "the decision does");
-    ut_ok(iap_look(&w.tables, c, 3, 1000) == 1
+    ut_ok(iap_decide_peek(&w.tables, c, 3, 1000) == 1
           && c[1].outcome == IAP_OUTCOME_REFUSED && c[1].wait == 100
           && c[2].outcome == IAP_OUTCOME_NONE,
           "and a look refuses what it left empty");
