@@ -7,8 +7,8 @@
 #include <openssl/crypto.h>
 
 
-/* a path, or with `named` a path and "/NAME"; one row a method.  Bodies are JSON
-   objects or, with `lines`, whatever the call makes of them. */
+/* a path, or with `named` a path and "/NAME"; one row a method.  Bodies are
+   JSON objects or, with `lines`, whatever the call makes of them. */
 
 typedef struct {
     ngx_str_t                   path;
