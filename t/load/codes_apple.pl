@@ -97,8 +97,8 @@ sub campaign {
 
     interrupted($test, $name);
     sleep LEASE + 0.5;
-    is audit($test)->{reserved}, scalar @tickets,
-        "$name: for as long as it takes";
+    my $later = audit($test);
+    is $later->{reserved}, scalar @tickets, "$name: for as long as it takes";
 
     $test->peers->always('/verify', undef);
     ends($test, $name, \@before, \@during, @tickets);

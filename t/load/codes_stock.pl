@@ -41,6 +41,7 @@ Getopt::Long::Configure('pass_through');
 Getopt::Long::GetOptions(\my %options, 'units=i', 'submits=i', 'store=s')
     or die "usage: $0 [--units=N] [--submits=N] [--store=STORE]\n";
 Getopt::Long::Configure('default');
+Getopt::Long::Configure('default');
 
 my $units   = $options{units}   || 200;
 my $submits = $options{submits} || 4000;
