@@ -127,7 +127,7 @@ sub ends {
 
     is $audit->{sold}, $verified, "$name: sold is what was verified";
     is $audit->{reserved}, 0, "$name: nothing is reserved";
-    is IapGuard::CodeTest->unbalanced($audit), undef, "$name: balanced";
+    is +IapGuard::CodeTest->unbalanced($audit), undef, "$name: balanced";
 
     note sprintf '%s: %d verified at once, %d accepted, of which %d verified '
         . 'and %d rejected; %d sold, %d free', $name, $direct,
