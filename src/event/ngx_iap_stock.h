@@ -10,6 +10,12 @@
  *
  * Codes are as iap_code_read() has left them.  Numbers of units are up to
  * IAP_STOCK_MAX.
+ *
+ * Leases that are over run out, and what was remembered long enough is
+ * forgotten, when a code is looked at: by all operations but UNIT, which finds
+ * a unit as it was left.  A lease, or what is remembered, that ends later than
+ * it could by the keeper's clock was said by a clock that was ahead: its time
+ * begins anew.
  */
 
 #ifndef NGX_IAP_STOCK_H
@@ -20,8 +26,8 @@
 #include "iap_stock.h"
 
 
-/* leases that are looked at when a code is, so that one whose time is over is
-   never seen as reserved for long */
+/* leases that run out when a code is looked at, and units that are forgotten;
+   CODE and AUDIT go on until there are none */
 #define NGX_IAP_STOCK_SWEEP   64
 
 /* of one list, and of one EDIT */
@@ -46,8 +52,15 @@ typedef enum {
  * KEPT: IN_PROGRESS; SOLD: REDEEMED, which is remembered for
  * IAP_STOCK_REMEMBERED; SOLD_UNKNOWN: that one is taken over, its token's
  * unit becoming RELEASED, so that a user who does not know either uses one
- * unit); is the code open; is one free.  The same token again: RESERVED.  By
- * a token that has been released: FAILED.
+ * unit, and open or not); is the code open; is one free.  The same token
+ * again, before all that but the first: RESERVED if its unit is, and nothing
+ * is changed; FAILED if something has become of it, or if it was released
+ * before.
+ *
+ * A user may have more than one where a unit that was released was sold after
+ * all: one that is RESERVED or KEPT comes first, then SOLD.
+ *
+ * What a RESERVE that was LATE has reserved after all is released by itself.
  */
 
 typedef struct {
@@ -66,9 +79,10 @@ typedef struct {
 
 /*
  * UNIT: what becomes of a reserved unit.  result OK; NONE: RENEW of what is
- * not reserved any more, KEEP without a free unit, SELL of what is not known;
- * and there is no such code, which tells nothing new.  All but RENEW are
- * carried out as soon as they can be.
+ * not reserved any more, SELL of what is not known; KEEP of what was released,
+ * and no unit is free for it, or its user has another by now; and there is no
+ * such code, which tells nothing new.  All but RENEW are carried out as soon as
+ * they can be.
  */
 
 typedef struct {
@@ -155,11 +169,12 @@ typedef struct {
 } ngx_iap_stock_read_t;
 
 
-/* AUDIT: the same, counted anew, and its units, the oldest first */
+/* AUDIT: the same, counted anew, and its units, the oldest first.  A tombstone
+   (RELEASED before it was reserved) is among them. */
 
 typedef struct {
     u_char               token[IAP_TICKET_LEN];
-    iap_key_t            user;
+    iap_key_t            user;          /* of a tombstone: empty */
     iap_unit_e           state;
     uint64_t             made;          /* UNIX ms */
     uint64_t             until;         /* UNIX ms: end of the lease, or when
@@ -190,6 +205,47 @@ typedef struct {
     ngx_iap_code_t      *codes;
     unsigned             more:1;
 } ngx_iap_stock_list_t;
+
+
+/*
+ * The journal, which is the file's alone: what has become of units (UNIT, but
+ * for RENEW) whose keeper could not be told.  NOTE: an ngx_iap_unit_t, which is
+ * kept, and is on the disk when the result is OK; `before` and `after` are not
+ * set.  A unit has one note at most: the latest word stands for those before
+ * it, but nothing comes after SELL, as with the unit itself.
+ *
+ * NOTES: the oldest first; by what stands for it, a note becomes the newest.
+ * NOTES_TOLD: the keeper knows them (whatever it has said: OK or NONE), and
+ * they are forgotten.  A note that another stands for meanwhile has another id,
+ * and stays.  To tell one twice is harmless only if nothing else of that unit
+ * was told in between: so one worker of a machine tells, and what comes while a
+ * unit has a note is noted, too.
+ */
+
+typedef struct {
+    uint64_t             id;
+    ngx_str_t            code;
+    u_char               token[IAP_TICKET_LEN];
+    iap_stock_event_e    event;
+    ngx_uint_t           status;
+    u_char               ticket[IAP_TICKET_LEN];
+    uint64_t             noted;         /* UNIX ms */
+} ngx_iap_note_t;
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_uint_t           count;         /* 1 to NGX_IAP_STOCK_LIST */
+    ngx_uint_t           n;             /* out */
+    ngx_iap_note_t      *notes;
+    uint64_t             left;          /* how many there are besides */
+} ngx_iap_notes_t;
+
+typedef struct {
+    ngx_iap_ledger_op_t  op;
+    ngx_uint_t           count;
+    uint64_t            *ids;           /* the operation's */
+    ngx_uint_t           n;             /* out: how many were there */
+} ngx_iap_notes_told_t;
 
 
 #endif /* NGX_IAP_STOCK_H */
