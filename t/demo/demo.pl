@@ -12,6 +12,7 @@ use lib $FindBin::Bin, "$FindBin::Bin/../lib";
 use Cwd qw(abs_path);
 use Getopt::Long;
 
+use DemoCampaign;
 use DemoOutage;
 use DemoReport;
 use DemoSenders;
@@ -81,7 +82,7 @@ sub run {
 
     my @findings = show(DemoReport::findings($rows, $site));
 
-    push @findings, show(outage($site));
+    push @findings, show(campaign($site)), show(outage($site));
 
     my $rc = judge(@findings);
 
@@ -119,6 +120,37 @@ sub attack {
     }
 
     return $traffic->rows;
+}
+
+
+sub campaign {
+    my ($site) = @_;
+    my $contenders = DemoCampaign::CONTENDERS;
+    my $units      = DemoCampaign::UNITS;
+    my $code       = DemoCampaign::CODE;
+
+    print <<"EOF";
+
+Now a campaign: the code $code has $units units, and $contenders users want one,
+of whom a tenth cheat.  Where the service fails, the unit is back at once.
+
+EOF
+
+    my $campaign = DemoCampaign->new(
+        site => $site,
+        look => sub { die "stopped by SIG$signal\n" if $signal });
+
+    $campaign->play;
+    print $campaign->table, <<'EOF';
+
+  has one    told that it has redeemed it already
+  another    told that another submission of its own is being redeemed
+  unavail.   told that there is none
+  failed     the service said 500
+
+EOF
+
+    return $campaign->findings;
 }
 
 
