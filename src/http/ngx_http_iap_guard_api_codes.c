@@ -398,12 +398,18 @@ ngx_http_iap_guard_unit_json(ngx_iap_unit_info_t *unit)
 {
     json_t  *json;
 
-    json = json_pack("{s:s%, s:o, s:s, s:I}",
+    json = json_pack("{s:s%, s:s, s:I}",
                      "token", unit->token, (size_t) NGX_HTTP_IAP_GUARD_TOKEN,
-                     "user", ngx_http_iap_guard_api_string(unit->user.data,
-                                                           unit->user.len),
                      "state", ngx_http_iap_guard_units[unit->state],
                      "made", (json_int_t) (unit->made / 1000));
+
+    /* of one that was released before it was reserved, nobody's is known */
+
+    if (unit->user.len != 0) {
+        (void) json_object_set_new(json, "user",
+                            ngx_http_iap_guard_api_string(unit->user.data,
+                                                          unit->user.len));
+    }
 
     if (unit->until != 0) {
         (void) json_object_set_new(json, "until",
