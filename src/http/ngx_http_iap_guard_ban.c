@@ -33,6 +33,11 @@ ngx_http_iap_guard_banned(ngx_http_request_t *r,
         if (rc != NGX_DECLINED) {
             return rc == NGX_OK ? NGX_DECLINED : NGX_ERROR;
         }
+
+        if (ctx->body.wanted != 0) {
+            /* the body is to tell who is exempt */
+            return NGX_DECLINED;
+        }
     }
 
     /* without segments the API can still ban the client's own address */
@@ -53,6 +58,10 @@ ngx_http_iap_guard_banned(ngx_http_request_t *r,
 
             if (ngx_http_iap_guard_address(r, value, &addr) != NGX_OK) {
                 return NGX_ERROR;
+            }
+
+            if (ctx->body.wanted != 0) {
+                return NGX_DECLINED;
             }
 
             left = ngx_iap_banned_addr(imcf->zone, ilcf->guard->slot, &addr);
