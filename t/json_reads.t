@@ -64,6 +64,7 @@ END
 END
     $block->set_value(more_headers => "Content-Type: application/json\n")
         if !defined $block->more_headers;
+    $block->set_value(no_http2 => '') if defined $block->init;
     $block->set_value(request => 'GET /api/guards/g')
         if !defined $block->request;
 });
