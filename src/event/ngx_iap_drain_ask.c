@@ -63,9 +63,6 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
         return;
     }
 
-    call->store = ngx_iap_drain_ask_settle;
-    call->stored = ngx_iap_drain_ask_settled;
-
     if (dq->drain->leaving) {
         ngx_iap_drain_call_back(call);
         return;
@@ -84,7 +81,7 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
 
     if (!sendable) {
         call->status = IAP_WORK_PARKED;
-        ngx_iap_drain_call_store(call);
+        ngx_iap_drain_ask_store(call);
         return;
     }
 
@@ -93,7 +90,31 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
         call->work.hops = 0;
     }
 
+    if (call->code.len != 0) {
+        ngx_iap_drain_unit_keep(call);
+
+    } else {
+        ngx_iap_drain_ask_kept(call);
+    }
+}
+
+
+void
+ngx_iap_drain_ask_kept(ngx_iap_drain_call_t *call)
+{
+    call->state = NGX_IAP_DRAIN_CALLING;
+
     ngx_iap_drain_ask_send(call);
+}
+
+
+void
+ngx_iap_drain_ask_store(ngx_iap_drain_call_t *call)
+{
+    call->store = ngx_iap_drain_ask_settle;
+    call->stored = ngx_iap_drain_ask_settled;
+
+    ngx_iap_drain_call_store(call);
 }
 
 
@@ -130,7 +151,8 @@ ngx_iap_drain_ask_unseal(ngx_iap_drain_call_t *call, ngx_iap_entry_t *entry)
         bytes.len = len;
 
         if (iap_record_read(&record, bytes)
-            && ngx_iap_drain_ask_request(call, &record) == NGX_OK)
+            && ngx_iap_drain_ask_request(call, &record) == NGX_OK
+            && ngx_iap_drain_unit_read(call, &record) == NGX_OK)
         {
             return 1;
         }
@@ -331,7 +353,7 @@ ngx_iap_drain_ask_declined(ngx_iap_drain_call_t *call)
     } else if (call->work.where == IAP_WORK_SANDBOX) {
         call->status = IAP_WORK_PENDING;
         call->delay = ngx_max(wait, NGX_IAP_DRAIN_AGAIN);
-        ngx_iap_drain_call_store(call);
+        ngx_iap_drain_ask_store(call);
 
     } else {
         conf.interval = dq->queue->interval;
@@ -501,7 +523,9 @@ ngx_iap_drain_ask_end(ngx_iap_drain_call_t *call, iap_work_next_t *next,
         }
     }
 
-    ngx_iap_drain_call_store(call);
+    if (!ngx_iap_drain_unit_end(call)) {
+        ngx_iap_drain_ask_store(call);
+    }
 }
 
 
