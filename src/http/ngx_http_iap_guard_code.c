@@ -514,6 +514,15 @@ ngx_http_iap_guard_code_reserved(ngx_http_request_t *r,
 }
 
 
+ngx_uint_t
+ngx_http_iap_guard_code_is_redeemed(ngx_http_iap_guard_unit_t *unit)
+{
+    return unit->result == NGX_IAP_LEDGER_OK
+           && unit->answer == NGX_IAP_RESERVE_REDEEMED
+           && !unit->looks;
+}
+
+
 /* is answered again as it was answered then; it is not a refusal, and counts
    like what passes */
 

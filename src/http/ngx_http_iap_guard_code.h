@@ -161,6 +161,12 @@ ngx_int_t ngx_http_iap_guard_code_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 ngx_int_t ngx_http_iap_guard_code_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+/* whether it tells of a unit that the user has had already */
+
+ngx_uint_t ngx_http_iap_guard_code_is_redeemed(
+    ngx_http_iap_guard_unit_t *unit);
+
 void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
