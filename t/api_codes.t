@@ -44,6 +44,7 @@ SERVER
     upload_refused();
     reported();
     audited();
+    sold_out();
     logged();
 
     $test->end;
@@ -535,6 +536,33 @@ sub audited {
        "audit?$_" foreach qw(count=0 count=1001 count=x);
     is outcome(codes('GET', '/NONE/audit')), '404 not_found',
        'audit: no code';
+
+    return;
+}
+
+
+# a code that is known to be gone is not, as soon as there is more of it
+
+sub sold_out {
+    my %more = (
+        'PATCH' => sub { codes('PATCH', '/GONE', { add => 1 }) },
+        'PUT'   => sub { codes('PUT', '/GONE', { stock => $_[0] }) },
+        'POST'  => sub { upload("OTHER,1\nGONE,$_[0]\n") },
+    );
+
+    $test->stock('GONE', 1);
+    is $test->redeem('GONE', 'g1')->{status}, 200, 'sold out: the only one';
+
+    foreach my $method (sort keys %more) {
+        my $sold = $test->code('GONE')->{sold};
+        my @answers = $test->redeem_all(map { ['GONE', "$method-$_"] } 1 .. 8);
+
+        is_deeply $test->statuses(@answers), { 409 => 8 },
+            "sold out: until $method";
+        $more{$method}->($sold + 1);
+        is $test->redeem('GONE', "$method-1")->{status}, 200,
+           "sold out: not after $method";
+    }
 
     return;
 }

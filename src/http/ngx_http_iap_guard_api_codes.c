@@ -754,11 +754,30 @@ ngx_http_iap_guard_code_edited(ngx_http_request_t *r,
                          json_sprintf("the code %s", why));
     }
 
+    ngx_http_iap_guard_code_changed(r, code);
+
     if (edit->edits[0].edit == NGX_IAP_CODE_DELETE) {
         return json_pack("{s:s%}", "deleted", code->data, code->len);
     }
 
     return ngx_http_iap_guard_code_json(&edit->after, 0);
+}
+
+
+/* if the client does not wait for it, that is believed for a moment longer */
+
+void
+ngx_http_iap_guard_code_changed(ngx_http_request_t *r, ngx_str_t *code)
+{
+    iap_view_t                       view;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
+
+    view.data = code->data;
+    view.len = code->len;
+
+    ngx_iap_gone_changed(imcf->zone, view);
 }
 
 

@@ -438,9 +438,14 @@ ngx_http_iap_guard_uploaded(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
     u_char       words[512], *last;
     ngx_str_t   *code;
     const char  *why;
-    ngx_uint_t   bad;
+    ngx_uint_t   bad, i;
 
     if (op->result != NGX_IAP_LEDGER_NONE) {
+
+        for (i = 0; i < upload->edit.n; i++) {
+            ngx_http_iap_guard_code_changed(r, &upload->edit.edits[i].code);
+        }
+
         return json_pack("{s:I}", "codes", (json_int_t) upload->edit.n);
     }
 

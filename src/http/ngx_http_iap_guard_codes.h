@@ -7,6 +7,7 @@
 
 #include "ngx_http_iap_guard_ask.h"
 
+#include "ngx_iap_gone.h"
 #include "ngx_iap_stock.h"
 
 
@@ -28,6 +29,11 @@ ngx_int_t ngx_http_iap_guard_code_read(ngx_str_t *text, ngx_uint_t normalize,
 
 ngx_int_t ngx_http_iap_guard_code_moment(const u_char *data, size_t len,
     uint64_t *expires);
+
+/* it has been changed: no worker of this machine believes any more that it is
+   sold out */
+
+void ngx_http_iap_guard_code_changed(ngx_http_request_t *r, ngx_str_t *code);
 
 /* why edit->bad can't be applied, as words behind the code; and its status */
 

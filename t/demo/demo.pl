@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # The demo: a site with the module, honest users, attacks, and a table of who
-# got through; then an outage of Apple's, and what becomes of those who buy.
+# got through; a campaign, and who got a unit; then an outage of Apple's, and
+# what becomes of those who buy.
 
 use strict;
 use warnings;
@@ -211,6 +212,8 @@ sub invitation {
     my ($site) = @_;
     my $api    = $site->url('/iap_guard');
     my $redeem = $site->url('/v1/redeem');
+    my $promo  = $site->url('/v1/campaign');
+    my $code   = DemoCampaign::CODE;
     my $verify = $site->url('/v1/verify');
     my $apple  = $site->apple->url('/_control');
     my $bearer = "-H 'Authorization: Bearer " . $site->token . "'";
@@ -240,6 +243,13 @@ It stays up until Ctrl-C.  Try, in another terminal:
   the kill switch: off, and on again
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"off"}'
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"on"}'
+
+  a promo code: sold out; ten more; one of them, and the same once more
+    curl -i $promo -H 'X-User-Id: ann' -H 'X-Device-Id: d1' -d '{"code":"$code"}'
+    curl -X PATCH $bearer $api/codes/$code -d '{"add":10}'
+    curl -i $promo -H 'X-User-Id: ann' -H 'X-Device-Id: d1' -d '{"code":"$code"}'
+    curl $api/codes/$code
+    curl '$api/codes/$code/audit?count=3'
 
   verify a purchase; make Apple sick (json, 5xx, slow, html, hang, 429, ...), and
   it is accepted; ask for its ticket before and after Apple is well again
