@@ -81,6 +81,8 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    ngx_queue_init(&imcf->attempts);
+
     imcf->json_limit = NGX_CONF_UNSET_SIZE;
 
     return imcf;

@@ -98,6 +98,8 @@ ngx_http_iap_guard_close_store(void *data)
         imcf->ban_log = NULL;
     }
 
+    ngx_http_iap_guard_attempts_drop(imcf);
+
     if (imcf->redis != NULL) {
         ngx_iap_redis_destroy(imcf->redis);
         imcf->redis = NULL;
