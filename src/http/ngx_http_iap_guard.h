@@ -221,6 +221,9 @@ typedef struct {
     ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
     ngx_iap_ban_log_t              *ban_log;
     ngx_queue_t                     attempts;   /* see _attempts */
+    ngx_queue_t                     gates;      /* see _gate */
+    ngx_rbtree_t                    gate_tree;
+    ngx_rbtree_node_t               gate_sentinel;
     ngx_http_iap_guard_trip_t      *trips;      /* that are free */
     ngx_uint_t                      ntrips;
 } ngx_http_iap_guard_main_conf_t;
@@ -556,6 +559,11 @@ void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 /* data: the main configuration; also with nothing open */
 
 void ngx_http_iap_guard_close_store(void *data);
+
+/* _gate: before the first request, and after the last one */
+
+void ngx_http_iap_guard_gates_init(ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_gates_drop(ngx_http_iap_guard_main_conf_t *imcf);
 
 /* _attempts: those that the store has not told of; before it closes */
 

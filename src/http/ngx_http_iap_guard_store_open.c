@@ -99,6 +99,7 @@ ngx_http_iap_guard_close_store(void *data)
     }
 
     ngx_http_iap_guard_attempts_drop(imcf);
+    ngx_http_iap_guard_gates_drop(imcf);
 
     if (imcf->redis != NULL) {
         ngx_iap_redis_destroy(imcf->redis);
