@@ -55,6 +55,15 @@ static const char  ngx_iap_script_drain_text[] =
 #include "iap_lua_queue.h"
 ;
 
+static const char  ngx_iap_script_stock_text[] =
+#include "iap_lua_stock.h"
+;
+
+static const char  ngx_iap_script_units_text[] =
+"#!lua flags=allow-oom\n"
+#include "iap_lua_stock.h"
+;
+
 
 ngx_iap_script_t  ngx_iap_script_decide = {
     "decide", ngx_iap_script_decide_text,
@@ -93,6 +102,17 @@ ngx_iap_script_t  ngx_iap_script_drain = {
 };
 
 
+ngx_iap_script_t  ngx_iap_script_stock = {
+    "stock", ngx_iap_script_stock_text,
+    sizeof(ngx_iap_script_stock_text) - 1, { 0 }
+};
+
+ngx_iap_script_t  ngx_iap_script_units = {
+    "units", ngx_iap_script_units_text,
+    sizeof(ngx_iap_script_units_text) - 1, { 0 }
+};
+
+
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
     &ngx_iap_script_refund,
@@ -100,7 +120,9 @@ static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_ban,
     &ngx_iap_script_bans,
     &ngx_iap_script_queue,
-    &ngx_iap_script_drain
+    &ngx_iap_script_drain,
+    &ngx_iap_script_stock,
+    &ngx_iap_script_units
 };
 
 
