@@ -56,6 +56,8 @@
 --        hello, probe  "ok"
 --        reserve, edit, hello  or "unsafe" and why: this server may lose stock.
 --                    Nothing was done.
+--        any     or "broken" and why: a key of another type, or a value that is
+--                    never written here.  Nothing was changed.
 --        An error is an error reply.
 --
 -- Moments are UNIX milliseconds of the server's clock; states are numbers, as
@@ -66,9 +68,8 @@
 -- an unknown one, or a fresh one when it is made again.  Units are forgotten
 -- when their code is looked at; the code itself goes when it is deleted.
 --
--- A key of another type, or a value that is never written here, is an error,
--- before anything has been changed.  What is asked again, because its answer
--- did not come, is not done twice: all goes by the token.
+-- What is asked again, because its answer did not come, is not done twice: all
+-- goes by the token.
 --
 -- The numbers of a code and its units are kept apart, so that an audit can
 -- compare them; the numbers are what decides.
@@ -118,7 +119,7 @@ end
 
 local function number(text)
   return match(text or '', '^%d+$') and tonumber(text)
-         or error('a value that is not the guard\'s')
+         or error('a number that is not the guard\'s')
 end
 
 
@@ -128,20 +129,22 @@ local function load()
   local c = call('HMGET', KEYS[at + CODE], 'initial', 'sold', 'reserved',
                  'forgotten', 'closed', 'expires')
 
+  if not (c[1] or c[2] or c[3] or c[4] or c[5] or c[6]) then
+    return
+  end
+
+  local cards = {}
+
   for set = MADE, GONE do
-    call('ZCARD', KEYS[at + set])
+    cards[set] = call('ZCARD', KEYS[at + set])
   end
 
   call('HGET', KEYS[at + UNIT], '')
   call('HGET', KEYS[at + USER], '')
 
-  if not (c[1] or c[2] or c[3] or c[4] or c[5] or c[6]) then
-    return
-  end
-
   return { initial = number(c[1]), sold = number(c[2]),
            reserved = number(c[3]), forgotten = number(c[4]),
-           closed = number(c[5]), expires = number(c[6]) }
+           closed = number(c[5]), expires = number(c[6]), cards = cards }
 end
 
 
@@ -256,6 +259,13 @@ local function make(c, token, u, state, ends)
 end
 
 
+-- nobody's unit was never reserved
+
+local function remembered(u)
+  return now + (u.user ~= '' and REMEMBERED or TOMBSTONE)
+end
+
+
 local function forget(c, token, u)
   for set = MADE, GONE do
     call('ZREM', KEYS[at + set], token)
@@ -275,7 +285,7 @@ end
 local function run_out(c, token, u)
   if u and u.state == RESERVED then
     become(c, token, u, u.unknown == 's' and SOLD_UNKNOWN or RELEASED_UNKNOWN,
-           now + REMEMBERED)
+           remembered(u))
   else
     -- one that was lost: the audit will tell
     call('ZREM', KEYS[at + LEASE], token)
@@ -320,8 +330,9 @@ local function sweep(c, most)
   -- one that can't be read is met before anything is changed
 
   for set = LEASE, GONE do
-    due[set] = call('ZRANGEBYSCORE', KEYS[at + set], '-inf', integer(now),
-                    'LIMIT', 0, most)
+    due[set] = c.cards[set] > 0
+               and call('ZRANGEBYSCORE', KEYS[at + set], '-inf', integer(now),
+                        'LIMIT', 0, most) or {}
 
     for d = 1, #due[set] do
       units[due[set][d]] = unit_of(due[set][d])
@@ -343,7 +354,7 @@ local function sweep(c, most)
   end
 
   for set = LEASE, GONE do
-    for _ = 1, SWEEP do
+    for _ = 1, min(c.cards[set], SWEEP) do
       if not ahead(set) then
         break
       end
@@ -462,7 +473,7 @@ local function reserve()
 
   if ARGV[6] ~= '1' then
     if u then
-      become(c, other, u, RELEASED, now + REMEMBERED)
+      become(c, other, u, RELEASED, remembered(u))
     end
 
     make(c, token, { lease = lease, unknown = unknown, status = '0',
@@ -534,7 +545,7 @@ local function settle()
   elseif after ~= before then
     u.status = event == 'sell' and status or u.status
     u.ticket = event == 'keep' and ticket ~= '' and ticket or '-'
-    become(c, token, u, after, after == KEPT and 0 or now + REMEMBERED)
+    become(c, token, u, after, after == KEPT and 0 or remembered(u))
     save(c)
   end
 
@@ -586,13 +597,10 @@ end
 
 -- `index`: where the names are in KEYS, or nil
 
-local function edit_one(what, code, units, expires, index)
-  local c = load()
-
+local function edit_one(c, what, code, units, expires, index)
   if what == 'delete' then
-    for key = CODE, GONE do
-      call('UNLINK', KEYS[at + key])
-    end
+    call('UNLINK', KEYS[at + CODE], KEYS[at + UNIT], KEYS[at + USER],
+         KEYS[at + MADE], KEYS[at + LEASE], KEYS[at + SELLS], KEYS[at + GONE])
 
     if index then
       call('ZREM', KEYS[index], code)
@@ -629,7 +637,7 @@ local function edit()
   local n = (#ARGV - 3) / 4
   local why = ARGV[3] == '1' and unsafe()
   local index = how == 'all' and n * NKEYS + 1 or nil
-  local last
+  local codes, last = {}
 
   if why then
     return why
@@ -649,6 +657,7 @@ local function edit()
       sweep(c, SWEEP)
     end
 
+    codes[e] = c
     why = cannot(c, ARGV[a], ARGV[a + 2])
 
     if why then
@@ -664,7 +673,7 @@ local function edit()
     local a = e * 4
 
     at = (e - 1) * NKEYS
-    last = edit_one(ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], index)
+    last = edit_one(codes[e], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], index)
   end
 
   return last and info({ 'ok' }, last) or { 'ok' }
@@ -779,4 +788,19 @@ local operations = {
   name = name, unname = unname, names = names, hello = hello, probe = probe
 }
 
-return operations[ARGV[1]]()
+-- What is wrong with the keys of one code says nothing of the server, nor of
+-- other codes.
+
+local well, reply = pcall(operations[ARGV[1]])
+
+if well then
+  return reply
+end
+
+local why = type(reply) == 'table' and reply.err or tostring(reply)
+
+if match(why, 'WRONGTYPE') or match(why, 'not the guard\'s') then
+  return { 'broken', why }
+end
+
+return redis.error_reply(why)

@@ -56,11 +56,7 @@ static const char  ngx_iap_script_drain_text[] =
 ;
 
 static const char  ngx_iap_script_stock_text[] =
-#include "iap_lua_stock.h"
-;
-
-static const char  ngx_iap_script_units_text[] =
-"#!lua flags=allow-oom\n"
+"#!lua\n"
 #include "iap_lua_stock.h"
 ;
 
@@ -107,11 +103,6 @@ ngx_iap_script_t  ngx_iap_script_stock = {
     sizeof(ngx_iap_script_stock_text) - 1, { 0 }
 };
 
-ngx_iap_script_t  ngx_iap_script_units = {
-    "units", ngx_iap_script_units_text,
-    sizeof(ngx_iap_script_units_text) - 1, { 0 }
-};
-
 
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
@@ -121,8 +112,7 @@ static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_bans,
     &ngx_iap_script_queue,
     &ngx_iap_script_drain,
-    &ngx_iap_script_stock,
-    &ngx_iap_script_units
+    &ngx_iap_script_stock
 };
 
 

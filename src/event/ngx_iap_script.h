@@ -30,11 +30,10 @@ extern ngx_iap_script_t  ngx_iap_script_bans;
 extern ngx_iap_script_t  ngx_iap_script_queue;
 extern ngx_iap_script_t  ngx_iap_script_drain;
 
-/* likewise of promo codes: what takes from stock or changes it, and what says
-   what has become of it */
+/* and of promo codes: not carried out by one that is full or can only be read
+   from, whatever it is asked */
 
 extern ngx_iap_script_t  ngx_iap_script_stock;
-extern ngx_iap_script_t  ngx_iap_script_units;
 
 
 /* computes the sums, before any other call; may be called again */

@@ -53,13 +53,16 @@ sub keys { my ($self) = @_; return map { $self->key($_) } @KEYS }
 sub index_keys { return map { "$_[0]{prefix}\{codes}:$_" } qw(name stamp) }
 
 
-# the reply as it is
+# the reply as it is; it dies of one that says that a key is broken
 
 sub call_keys {
     my ($self, $keys, @arguments) = @_;
+    my $reply = $self->{redis}->command('EVALSHA', $self->{sha}, scalar @$keys,
+                                        @$keys, @arguments);
 
-    return $self->{redis}->command('EVALSHA', $self->{sha}, scalar @$keys,
-                                   @$keys, @arguments);
+    die "broken: $reply->[1]\n" if $reply->[0] eq 'broken';
+
+    return $reply;
 }
 
 sub call {
