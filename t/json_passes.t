@@ -316,7 +316,7 @@ It is not read again, and what was not read has no values.
     }
 --- init
 my $chunked = "Transfer-Encoding: chunked\r\n\r\n"
-              . "15\r\n{\"code\":\"ABC\",\"x\":12}\r\n0\r\n\r\n";
+              . "6\r\n{\"code\r\nf\r\n\":\"ABC\",\"x\":12}\r\n0\r\n\r\n";
 
 my $late = IapGuard::Test::http_raw($::head =~ s{/t}{/small}r . $chunked);
 
@@ -372,3 +372,71 @@ Test::More::is(main::talk(
 --- request
 GET /api/guards/h2
 --- response_body_like: "passed":3,"limited":1,.*"error":1,
+
+
+
+=== TEST 21: HTTP/2, longer than the guard's limit, without a length
+--- http_config: iap_guard_json_limit 20;
+--- init
+my @type = ('content-type' => 'application/json');
+
+Test::More::is(main::talk(
+    [main::head(1, POST => '/t', 0, @type),
+     main::frame(main::DATA, main::END_STREAM, 1, '{"code":"ABC","x":1}')]),
+    "1:up\n", 'that long');
+
+Test::More::is(main::talk(
+    [main::head(1, POST => '/t', 0, @type),
+     main::frame(main::DATA, main::END_STREAM, 1, '{"code":"DEF","x":12}')]),
+    '1:bad_request', 'longer');
+--- request
+GET /api/guards/h2
+--- response_body_like: "passed":1,.*"error":1,
+
+
+
+=== TEST 22: used elsewhere: where it has been read whole
+In the log: behind a guard that does not ask for it, or none; for an upstream,
+which wants it buffered; in a file, which is closed by then; and unbuffered.
+--- no_http2
+--- http_config
+    log_format code "$uri <$code>";
+    access_log $TEST_NGINX_SERVER_ROOT/logs/access.log code;
+--- config
+    location /log/ {
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+
+        location /log/guarded {
+            iap_guard u;
+            iap_guard_user $http_x_user capacity=9 rate=1r/h;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/file {
+            client_body_in_file_only clean;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/asked {
+            client_body_in_file_only clean;
+            iap_guard a;
+            iap_guard_user $code capacity=9 rate=1r/h;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/unbuffered {
+            proxy_request_buffering off;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/unread {
+            return 200;
+        }
+    }
+--- init
+IapGuard::Test::http_raw([$::head =~ s{/t}{/log/$_}r . "Content-Length: 14\r\n\r\n",
+                          '{"code":', '"ABC"}'])
+    foreach qw(none guarded file asked unbuffered unread);
+--- request
+GET /api/metrics
+--- response_body_like eval
+qr/^iap_guard_json_total\{result="read"\} 1$/m
+--- access_log eval
+[map { qr{^/log/$_$}m } "none <ABC>", "guarded <ABC>", "file <->", "asked <ABC>",
+ "unbuffered <->", "unread <->"]
