@@ -308,7 +308,7 @@ It is not read again, and what was not read has no values.
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
     }
     location = /proxied {
-        error_page 413 = @proxied;
+        error_page 400 413 = @proxied;
         iap_guard g;
         iap_guard_bucket promo $code capacity=2 rate=1r/h;
         client_max_body_size 20;
@@ -329,9 +329,16 @@ Test::More::unlike($late, qr/X-Code: <\w/, '408: nothing of what has come');
 
 Test::More::is(main::status(IapGuard::Test::http_raw(
     $::head =~ s{/t}{/proxied}r . $chunked)), 200, 'and to an upstream');
+
+$late = IapGuard::Test::http_raw(
+    [$::head =~ s{/t}{/proxied}r . "Transfer-Encoding: chunked\r\n\r\n",
+     "e\r\n{\"code\":\"ABC\"}\r\n", "zz\r\n"]);
+
+Test::More::like($late, qr{^HTTP/1\.1 200 .*^X-Code: <>\r\n}ms,
+                 'a chunk that is none, behind one that is good');
 --- request
 GET /api/guards/late
---- response_body_like: "passed":1,
+--- response_body_like: "passed":2,
 
 
 
