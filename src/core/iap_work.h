@@ -106,9 +106,9 @@ void iap_work_step(iap_work_t *work, const iap_work_conf_t *conf,
 /*
  * Whoever had it in work was gone before there was an answer, once too often.
  * Either the request kills its process, and then it must not be allowed to at
- * once again; or it was there by accident when processes were killed.  So it is
- * put off like after the last of many attempts, up to retry_max, and parked only
- * if that happens again and again.  Uses up no attempt.
+ * once again; or it was there by accident when processes were killed.  So it
+ * is put off like after the last of many attempts, up to retry_max, and parked
+ * only if that happens again and again.  Uses up no attempt.
  */
 
 void iap_work_suspect(iap_work_t *work, const iap_work_conf_t *conf,

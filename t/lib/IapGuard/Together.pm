@@ -8,7 +8,8 @@ package IapGuard::Together;
 #                              away       => \&away, ...);
 #
 # runs all of them, and tells their tests as its own; with names in @ARGV it
-# runs these, one after the other, in this process.  It ends the plan.
+# runs these, one after the other, in this process.  It ends the plan.  Options
+# that the processes get besides are @IapGuard::Together::options.
 #
 # Those that take longest come first.
 
@@ -21,6 +22,9 @@ use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
 use IapGuard::Loop;
+
+
+our @options;
 
 
 sub run {
@@ -55,7 +59,8 @@ sub _all {
                 begun => IapGuard::Loop::now(),
                 child => IapGuard::Child->program(
                     { output => "$folder/$name" }, $^X,
-                    (map { "-I$_" } grep { !ref } @INC), $0, $name),
+                    (map { "-I$_" } grep { !ref } @INC), $0, @options,
+                    $name),
             };
         }
 
