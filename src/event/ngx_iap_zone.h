@@ -29,7 +29,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  5
+#define NGX_IAP_ZONE_LAYOUT  6
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
