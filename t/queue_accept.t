@@ -24,6 +24,10 @@ my $test = IapGuard::DrainTest->new(paths => { IapGuard::Nginx->options },
     location = /keyed {
         iap_guard_accept keyed;
     }
+    location = /order {
+        client_body_in_file_only clean;
+        iap_guard_accept order;
+    }
     location = /own {
         iap_guard_accept receipts;
         iap_guard_answer accepted 200 '{"later":"$iap_guard_ticket"}' text/x-own;
@@ -44,6 +48,8 @@ my $test = IapGuard::DrainTest->new(paths => { IapGuard::Nginx->options },
     location = /ssi { ssi on; ssi_types *; return 200 '<!--# include virtual="/accept" -->'; }
 SERVER
     iap_guard_queue keyed target=http://127.0.0.1:1/ key=$http_x_key rate=1r/h;
+    iap_guard_json $order order.id;
+    iap_guard_queue order target=http://127.0.0.1:1/ key=$order rate=1r/h;
     iap_guard_queue full target=http://127.0.0.1:1/ max=2 rate=1r/h;
 HTTP
 
@@ -148,6 +154,14 @@ sub same {
     is $nginx->api_json('GET', 'queues/keyed')->{pending}, 2,
         'the same key: queued once';
 
+    @tickets = map { ticket_of($test->post('/order', $_,
+                                           'Content-Type' => 'application/json')) }
+        '{"order":{"id":"A"}}', '{"x":1,"order":{"id":"\u0041"}}',
+        '{"order":{"id":"B"}}';
+
+    is $tickets[0], $tickets[1], 'a key of the body, in a file: the same ticket';
+    isnt $tickets[0], $tickets[2], 'another one: another ticket';
+
     @tickets = map { ticket_of($test->post('/keyed', 'body')) } 1 .. 2;
 
     is $tickets[0], $tickets[1], 'no key: the body is';
@@ -181,6 +195,18 @@ sub tickets {
     is_deeply $told, { ticket => $ticket, status => 'rejected',
                        result => { status => 21003 } },
         'a ticket tells what became of it';
+
+    # as it came from Apple, whatever other libraries make of its numbers
+
+    $ticket = $test->put({ id => 't2' });
+    $test->ended($ticket);
+
+    is $nginx->get("/tickets/$ticket")->{body},
+       qq({"ticket":"$ticket","status":"verified","result":{"status":0, )
+       . '"environment":"Production", "receipt":{"id":"t2",'
+       . '"original_purchase_date_ms":"1375340400000","ratio":1.50, '
+       . qq("big":12345678901234567890}}}\n),
+       'a ticket has the result digit for digit';
 
     my $unknown = $nginx->get('/tickets/' . 'a' x 26);
 

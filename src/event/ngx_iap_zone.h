@@ -115,11 +115,11 @@ typedef struct {
 } ngx_iap_zone_ledger_t;
 
 
-<<<<<<< HEAD
 /* versions of promo codes, each of many of them; see ngx_iap_gone.h */
 
 #define NGX_IAP_CODE_VERSIONS  64
-=======
+
+
 /* and of the stock of promo codes, where a Redis has it; see
    ngx_iap_shared_private.h */
 
@@ -132,7 +132,6 @@ typedef struct {
     ngx_atomic_t   unsafe;          /* said: Redis must not have stock */
     ngx_atomic_t   unsafe_at;       /* msec of that, or 0 */
 } ngx_iap_zone_stock_t;
->>>>>>> wt-sredis
 
 
 /* the head, at the place that the slab pool's data points to */
@@ -159,24 +158,18 @@ typedef struct {
        puts, all else of queues, and promo codes */
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
-<<<<<<< HEAD
 
     ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
-=======
     ngx_iap_zone_store_t   ledger_stock;
     ngx_iap_zone_stock_t   stock;
->>>>>>> wt-sredis
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-<<<<<<< HEAD
-=======
 _Static_assert(sizeof(ngx_iap_zone_stock_t) == 48, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_head_t) == 1632, "it lives in the zone");
->>>>>>> wt-sredis
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

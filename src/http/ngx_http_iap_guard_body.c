@@ -10,11 +10,11 @@ static ngx_int_t ngx_http_iap_guard_body_known(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t whole);
 static void ngx_http_iap_guard_body_want(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
-static void ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_body_handler(ngx_http_request_t *r);
 static iap_field_result_e ngx_http_iap_guard_body_outlook(
     ngx_http_request_t *r, iap_format_e *format, ngx_uint_t *guess);
+static ngx_int_t ngx_http_iap_guard_body_types(ngx_http_request_t *r,
+    iap_view_t *type);
 static ngx_uint_t ngx_http_iap_guard_body_is(ngx_str_t *s, const char *word,
     size_t len);
 static ngx_int_t ngx_http_iap_guard_body_find(ngx_http_request_t *r,
@@ -191,14 +191,16 @@ ngx_http_iap_guard_body_want(ngx_http_request_t *r,
 }
 
 
-/* values that variables got since the body was first wanted */
-
-static void
-ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx)
+ngx_uint_t
+ngx_http_iap_guard_body_wanted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t before)
 {
     ngx_uint_t                  i;
     ngx_http_core_main_conf_t  *cmcf;
+
+    if (ctx->body.wanted == before) {
+        return 0;
+    }
 
     cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
 
@@ -209,6 +211,8 @@ ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
             r->variables[i].not_found = 0;
         }
     }
+
+    return 1;
 }
 
 
@@ -221,7 +225,7 @@ ngx_http_iap_guard_body_read(ngx_http_request_t *r,
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "iap_guard reads the request's body");
 
-    ngx_http_iap_guard_body_forget(r, ctx);
+    (void) ngx_http_iap_guard_body_wanted(r, ctx, 0);
 
     ctx->body.reading = 1;
 
@@ -259,10 +263,8 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
     ngx_uint_t *guess)
 {
     off_t                            length;
-    ngx_uint_t                       i, types;
+    ngx_int_t                        types;
     iap_view_t                       type;
-    ngx_list_part_t                 *part;
-    ngx_table_elt_t                 *h;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
@@ -280,35 +282,21 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
         return IAP_FIELD_TOO_LARGE;
     }
 
-    types = 0;
-    type.len = 0;
+    types = ngx_http_iap_guard_body_types(r, &type);
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        h = part->elts;
+    switch (types) {
 
-        for (i = 0; i < part->nelts; i++) {
+    case NGX_DECLINED:
+        return IAP_FIELD_ENCODED;
 
-            if (ngx_http_iap_guard_body_is(&h[i].key,
-                                           "content-encoding", 16)
-                && !ngx_http_iap_guard_body_is(&h[i].value, "identity", 8))
-            {
-                return IAP_FIELD_ENCODED;
-            }
-
-            if (ngx_http_iap_guard_body_is(&h[i].key, "content-type", 12)) {
-                types++;
-                type.data = h[i].value.data;
-                type.len = h[i].value.len;
-            }
-        }
-    }
-
-    if (types == 0) {
+    case 0:
         *guess = 1;
         return IAP_FIELD_READ;
-    }
 
-    if (types > 1) {
+    case 1:
+        break;
+
+    default:
         return IAP_FIELD_AMBIGUOUS;
     }
 
@@ -325,6 +313,43 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
     default:
         return IAP_FIELD_READ;
     }
+}
+
+
+/* how many fields Content-Type there are, and the last one's value; or
+   NGX_DECLINED: the body is compressed.  nginx keeps only one of several. */
+
+static ngx_int_t
+ngx_http_iap_guard_body_types(ngx_http_request_t *r, iap_view_t *type)
+{
+    ngx_int_t         types;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    types = 0;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (ngx_http_iap_guard_body_is(&h[i].key,
+                                           "content-encoding", 16)
+                && !ngx_http_iap_guard_body_is(&h[i].value, "identity", 8))
+            {
+                return NGX_DECLINED;
+            }
+
+            if (ngx_http_iap_guard_body_is(&h[i].key, "content-type", 12)) {
+                types++;
+                type->data = h[i].value.data;
+                type->len = h[i].value.len;
+            }
+        }
+    }
+
+    return types;
 }
 
 
@@ -361,7 +386,7 @@ ngx_http_iap_guard_body_find(ngx_http_request_t *r, iap_format_e format,
         result = IAP_FIELD_MISSING;
 
     } else if (length > (off_t) imcf->json_limit) {
-        /* in chunks, or HTTP/2 without a length */
+        /* what was read counts, whatever nginx has put down as its length */
         result = IAP_FIELD_TOO_LARGE;
 
     } else {
