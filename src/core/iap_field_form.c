@@ -8,6 +8,7 @@
  *     code=1&+code=2          some drop blanks before a name
  *     a_b=1&a.b=2&a+b=3       PHP makes "_" of a dot and of a blank
  *     code=1&CODE=2           as in JSON
+ *     a&a&a ... &code=1       most stop after some number of keys
  */
 
 #include <string.h>
@@ -20,6 +21,11 @@
     (3 * IAP_JSON_PARTS_MAX * (IAP_JSON_NAME_MAX + 1))
 
 
+/* keys, beyond which nearly every parser has stopped; it also bounds what a
+   form can cost */
+#define IAP_FORM_KEYS_MAX  1000
+
+
 /* a key, as it is compared */
 
 typedef struct {
@@ -29,8 +35,20 @@ typedef struct {
 } iap_form_key_t;
 
 
-static void iap_fields_form_key(iap_view_t name, iap_form_key_t *key);
-static bool iap_fields_form_alike(iap_view_t path, const iap_form_key_t *key);
+/* of all that was met so far */
+
+typedef struct {
+    const iap_view_t  *paths;
+    unsigned           n;
+    iap_field_t       *fields;
+    bool               met[IAP_FIELDS_MAX];
+    unsigned           keys;
+} iap_form_t;
+
+
+static void iap_form_piece(iap_form_t *form, iap_view_t piece, bool pair);
+static void iap_form_key(iap_view_t name, iap_form_key_t *key);
+static bool iap_form_alike(iap_view_t path, const iap_form_key_t *key);
 static size_t iap_form_fold(const uint8_t *name, size_t len, uint8_t *to);
 static bool iap_form_byte(iap_view_t *raw, uint8_t *byte);
 static int iap_form_digit(uint8_t byte);
@@ -41,58 +59,90 @@ void
 iap_fields_form(iap_view_t body, const iap_view_t *paths, unsigned n,
     iap_field_t *fields)
 {
-    bool            met[IAP_FIELDS_MAX], pair;
-    size_t          len;
-    uint8_t         before, end;
-    unsigned        i;
-    iap_view_t      name, value;
-    iap_form_key_t  key;
+    uint8_t     before, end;
+    unsigned    i;
+    iap_view_t  piece;
+    iap_form_t  form;
 
-    memset(met, 0, sizeof(met));
-    before = '&';
+    memset(&form, 0, sizeof(iap_form_t));
+
+    form.paths = paths;
+    form.n = n;
+    form.fields = fields;
 
     for (i = 0; i < n; i++) {
         fields[i].result = IAP_FIELD_MISSING;
     }
 
-    while (body.len > 0) {
-        len = iap_form_until(body, "&;");
-        end = len < body.len ? body.data[len] : '&';
+    before = '&';
 
-        /* a pair, to those who know of "&" only */
-        pair = before == '&' && end == '&';
+    while (body.len > 0 && form.keys <= IAP_FORM_KEYS_MAX) {
+        piece.data = body.data;
+        piece.len = iap_form_until(body, "&;");
+
+        end = piece.len < body.len ? body.data[piece.len] : '&';
+
+        /* between two of "&" it is a pair to all parsers */
+
+        iap_form_piece(&form, piece, before == '&' && end == '&');
+
         before = end;
 
-        name.data = body.data;
-        name.len = iap_form_until((iap_view_t) { body.data, len }, "=");
+        body.data += piece.len + (piece.len < body.len);
+        body.len -= piece.len + (piece.len < body.len);
+    }
 
-        value.len = len - name.len - (name.len < len);
-        value.data = body.data + len - value.len;
+    for (i = 0; form.keys > IAP_FORM_KEYS_MAX && i < n; i++) {
+        fields[i].result = IAP_FIELD_AMBIGUOUS;
+    }
+}
 
-        len += len < body.len;
-        body.data += len;
-        body.len -= len;
 
-        iap_fields_form_key(name, &key);
+static void
+iap_form_piece(iap_form_t *form, iap_view_t piece, bool pair)
+{
+    unsigned        i;
+    iap_view_t      name;
+    iap_field_t    *field;
+    iap_form_key_t  key;
 
-        for (i = 0; key.len > 0 && i < n; i++) {
+    name.data = piece.data;
+    name.len = iap_form_until(piece, "=");
 
-            if (!iap_fields_form_alike(paths[i], &key)) {
-                continue;
-            }
+    iap_form_key(name, &key);
 
-            if (met[i] || !pair) {
-                fields[i].result = IAP_FIELD_AMBIGUOUS;
+    if (key.len == 0) {
+        return;
+    }
 
-            } else if (key.plain && key.len == paths[i].len
-                       && memcmp(key.name, paths[i].data, key.len) == 0)
-            {
-                fields[i].result = IAP_FIELD_READ;
-                fields[i].raw = value;
-            }
+    form->keys++;
 
-            met[i] = true;
+    for (i = 0; i < form->n; i++) {
+
+        if (!iap_form_alike(form->paths[i], &key)) {
+            continue;
         }
+
+        field = &form->fields[i];
+
+        if (form->met[i] || !pair) {
+            field->result = IAP_FIELD_AMBIGUOUS;
+
+        } else if (key.plain && key.len == form->paths[i].len
+                   && memcmp(key.name, form->paths[i].data, key.len) == 0)
+        {
+            field->result = IAP_FIELD_READ;
+            field->raw.data = piece.data + name.len;
+            field->raw.len = piece.len - name.len;
+
+            if (field->raw.len > 0) {
+                /* the equals sign */
+                field->raw.data++;
+                field->raw.len--;
+            }
+        }
+
+        form->met[i] = true;
     }
 }
 
@@ -100,7 +150,7 @@ iap_fields_form(iap_view_t body, const iap_view_t *paths, unsigned n,
 /* without the blanks before it; a name with a stray percent sign is none */
 
 static void
-iap_fields_form_key(iap_view_t name, iap_form_key_t *key)
+iap_form_key(iap_view_t name, iap_form_key_t *key)
 {
     uint8_t  byte;
 
@@ -130,7 +180,7 @@ iap_fields_form_key(iap_view_t name, iap_form_key_t *key)
 
 
 static bool
-iap_fields_form_alike(iap_view_t path, const iap_form_key_t *key)
+iap_form_alike(iap_view_t path, const iap_form_key_t *key)
 {
     uint8_t     a[IAP_FORM_NAME_MAX], b[IAP_FORM_NAME_MAX];
     iap_view_t  x, y;

@@ -33,11 +33,6 @@ ngx_http_iap_guard_banned(ngx_http_request_t *r,
         if (rc != NGX_DECLINED) {
             return rc == NGX_OK ? NGX_DECLINED : NGX_ERROR;
         }
-
-        if (ctx->body.wanted != 0) {
-            /* the body is to tell who is exempt */
-            return NGX_DECLINED;
-        }
     }
 
     /* without segments the API can still ban the client's own address */
@@ -61,6 +56,7 @@ ngx_http_iap_guard_banned(ngx_http_request_t *r,
             }
 
             if (ctx->body.wanted != 0) {
+                /* the body is to tell, maybe who is exempt */
                 return NGX_DECLINED;
             }
 

@@ -15,6 +15,8 @@ static void ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
 static void ngx_http_iap_guard_body_handler(ngx_http_request_t *r);
 static iap_field_result_e ngx_http_iap_guard_body_outlook(
     ngx_http_request_t *r, iap_format_e *format, ngx_uint_t *guess);
+static ngx_int_t ngx_http_iap_guard_body_types(ngx_http_request_t *r,
+    iap_view_t *type);
 static ngx_uint_t ngx_http_iap_guard_body_is(ngx_str_t *s, const char *word,
     size_t len);
 static ngx_int_t ngx_http_iap_guard_body_find(ngx_http_request_t *r,
@@ -259,10 +261,8 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
     ngx_uint_t *guess)
 {
     off_t                            length;
-    ngx_uint_t                       i, types;
+    ngx_int_t                        types;
     iap_view_t                       type;
-    ngx_list_part_t                 *part;
-    ngx_table_elt_t                 *h;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
@@ -280,35 +280,21 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
         return IAP_FIELD_TOO_LARGE;
     }
 
-    types = 0;
-    type.len = 0;
+    types = ngx_http_iap_guard_body_types(r, &type);
 
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        h = part->elts;
+    switch (types) {
 
-        for (i = 0; i < part->nelts; i++) {
+    case NGX_DECLINED:
+        return IAP_FIELD_ENCODED;
 
-            if (ngx_http_iap_guard_body_is(&h[i].key,
-                                           "content-encoding", 16)
-                && !ngx_http_iap_guard_body_is(&h[i].value, "identity", 8))
-            {
-                return IAP_FIELD_ENCODED;
-            }
-
-            if (ngx_http_iap_guard_body_is(&h[i].key, "content-type", 12)) {
-                types++;
-                type.data = h[i].value.data;
-                type.len = h[i].value.len;
-            }
-        }
-    }
-
-    if (types == 0) {
+    case 0:
         *guess = 1;
         return IAP_FIELD_READ;
-    }
 
-    if (types > 1) {
+    case 1:
+        break;
+
+    default:
         return IAP_FIELD_AMBIGUOUS;
     }
 
@@ -325,6 +311,43 @@ ngx_http_iap_guard_body_outlook(ngx_http_request_t *r, iap_format_e *format,
     default:
         return IAP_FIELD_READ;
     }
+}
+
+
+/* how many fields Content-Type there are, and the last one's value; or
+   NGX_DECLINED: the body is compressed.  nginx keeps only one of several. */
+
+static ngx_int_t
+ngx_http_iap_guard_body_types(ngx_http_request_t *r, iap_view_t *type)
+{
+    ngx_int_t         types;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    types = 0;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        for (i = 0; i < part->nelts; i++) {
+
+            if (ngx_http_iap_guard_body_is(&h[i].key,
+                                           "content-encoding", 16)
+                && !ngx_http_iap_guard_body_is(&h[i].value, "identity", 8))
+            {
+                return NGX_DECLINED;
+            }
+
+            if (ngx_http_iap_guard_body_is(&h[i].key, "content-type", 12)) {
+                types++;
+                type->data = h[i].value.data;
+                type->len = h[i].value.len;
+            }
+        }
+    }
+
+    return types;
 }
 
 

@@ -11,6 +11,8 @@
 
 static ngx_int_t ngx_http_iap_guard_json_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_iap_guard_json_check(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *value);
 static ngx_uint_t ngx_http_iap_guard_json_is_variable(ngx_str_t *name);
 static ngx_uint_t ngx_http_iap_guard_json_is_prefixed(ngx_conf_t *cf,
     ngx_str_t *name);
@@ -23,36 +25,12 @@ ngx_http_iap_guard_json(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_iap_guard_main_conf_t *imcf = conf;
 
     ngx_str_t            *value, name;
-    iap_view_t           *path, view;
-    const char           *expected;
+    iap_view_t           *path;
     ngx_http_variable_t  *var;
 
     value = cf->args->elts;
 
-    if (!ngx_http_iap_guard_json_is_variable(&value[1])) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid variable \"%V\" in \"%V\", expected \"$\" "
-                           "and letters, digits and \"_\"",
-                           &value[1], &value[0]);
-        return NGX_CONF_ERROR;
-    }
-
-    view.data = value[2].data;
-    view.len = value[2].len;
-
-    expected = iap_json_path_check(view);
-
-    if (expected != NULL) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid path \"%V\" in \"%V\", expected %s",
-                           &value[2], &value[0], expected);
-        return NGX_CONF_ERROR;
-    }
-
-    if (imcf->json.nelts == IAP_FIELDS_MAX) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "too many \"%V\", expected at most %d",
-                           &value[0], IAP_FIELDS_MAX);
+    if (ngx_http_iap_guard_json_check(cf, imcf, value) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -80,9 +58,48 @@ ngx_http_iap_guard_json(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     var->get_handler = ngx_http_iap_guard_json_variable;
     var->data = imcf->json.nelts - 1;
 
-    *path = view;
+    path->data = value[2].data;
+    path->len = value[2].len;
 
     return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_json_check(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_str_t *value)
+{
+    iap_view_t   path;
+    const char  *expected;
+
+    if (!ngx_http_iap_guard_json_is_variable(&value[1])) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid variable \"%V\" in \"%V\", expected \"$\" "
+                           "and letters, digits and \"_\"",
+                           &value[1], &value[0]);
+        return NGX_ERROR;
+    }
+
+    path.data = value[2].data;
+    path.len = value[2].len;
+
+    expected = iap_json_path_check(path);
+
+    if (expected != NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid path \"%V\" in \"%V\", expected %s",
+                           &value[2], &value[0], expected);
+        return NGX_ERROR;
+    }
+
+    if (imcf->json.nelts == IAP_FIELDS_MAX) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "too many \"%V\", expected at most %d",
+                           &value[0], IAP_FIELDS_MAX);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

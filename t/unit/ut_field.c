@@ -21,6 +21,7 @@ static void form_refused(void);
 static void form_alike(void);
 static void several(void);
 static void edges(void);
+static void crowds(void);
 static void check(iap_format_e format, iap_view_t body, const char *path,
     iap_field_result_e result, iap_view_t expected, const char *name);
 static void found(iap_format_e format, iap_view_t body, const char *path,
@@ -50,6 +51,7 @@ main(void)
     form_alike();
     several();
     edges();
+    crowds();
 
     return ut_done();
 }
@@ -515,6 +517,26 @@ edges(void)
                                  "=B&code=A");
     found(IAP_FORMAT_FORM, (iap_view_t) { (uint8_t *) body, n }, "code",
           UT_VIEW("A"), "form: a long name that only begins alike");
+}
+
+
+static void
+crowds(void)
+{
+    char    body[8192];
+    size_t  i, n;
+
+    for (i = n = 0; i < 999; i++) {
+        n += (size_t) sprintf(body + n, "&k%zu=", i % 10);
+    }
+
+    n += (size_t) sprintf(body + n, "&&&code=A");
+    found(IAP_FORMAT_FORM, (iap_view_t) { (uint8_t *) body, n }, "code",
+          UT_VIEW("A"), "form: a thousand keys");
+
+    n += (size_t) sprintf(body + n, "&x");
+    refused(IAP_FORMAT_FORM, (iap_view_t) { (uint8_t *) body, n }, "code",
+            IAP_FIELD_AMBIGUOUS, "form: one more");
 }
 
 
