@@ -607,7 +607,7 @@ sub logged {
 
 sub stalled {
     $test = IapGuard::CodeTest->new(paths => \%paths,
-                                    ledger => 'timeout=300ms');
+                                    timeout => '300ms');
     $nginx = $test->nginx;
     $test->stock('STALLED', 1);
 

@@ -7,9 +7,8 @@
  *      |        |        |               |         |
  *      +--------+--------+-- refused ----+         +-- dropped, refused
  *
- * A request that ends while the ledger is asked, or that the ledger has not
- * told in time, releases by its token, whether or not something was reserved
- * by it: what would reserve later comes too late.
+ * A request that ends while the ledger is asked releases by its token, whether
+ * or not something is reserved by it: what would reserve later comes too late.
  */
 
 #include "ngx_http_iap_guard_code.h"
@@ -404,11 +403,7 @@ ngx_http_iap_guard_code_told(ngx_http_request_t *r,
         return ngx_http_iap_guard_code_answer(r, ctx);
     }
 
-    /* it may be carried out yet */
-
-    if (!unit->looks) {
-        (void) ngx_http_iap_guard_unit_settle(unit, IAP_STOCK_RELEASE, 0, 0);
-    }
+    /* what is reserved after all is released by the ledger itself */
 
     return ngx_http_iap_guard_code_refuse(r, ctx, IAP_VERDICT_UNAVAILABLE,
                                           IAP_CODE_EVENT_UNAVAILABLE);
