@@ -158,12 +158,12 @@ typedef struct {
        puts, all else of queues, and promo codes */
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
+    ngx_iap_zone_store_t   ledger_stock;
+    ngx_iap_zone_stock_t   stock;
 
     ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
-    ngx_iap_zone_store_t   ledger_stock;
-    ngx_iap_zone_stock_t   stock;
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");

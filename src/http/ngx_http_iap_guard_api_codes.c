@@ -31,14 +31,14 @@ static json_t *ngx_http_iap_guard_code_not_found(ngx_str_t *code,
 static json_t *ngx_http_iap_guard_code_json(ngx_iap_code_t *code,
     ngx_uint_t counted);
 static json_t *ngx_http_iap_guard_code_told(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static ngx_int_t ngx_http_iap_guard_code_audit(ngx_http_request_t *r,
     u_char *code, size_t len);
 static json_t *ngx_http_iap_guard_code_audited(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static json_t *ngx_http_iap_guard_unit_json(ngx_iap_unit_info_t *unit);
 static json_t *ngx_http_iap_guard_codes_told(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static ngx_int_t ngx_http_iap_guard_codes_count(ngx_http_request_t *r,
     ngx_uint_t *count);
 static ngx_int_t ngx_http_iap_guard_code_expires(json_t *json,
@@ -48,7 +48,7 @@ static ngx_int_t ngx_http_iap_guard_code_patch(json_t *body,
 static ngx_int_t ngx_http_iap_guard_code_edit(ngx_http_request_t *r,
     ngx_iap_code_edit_t *edit);
 static json_t *ngx_http_iap_guard_code_edited(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static void ngx_http_iap_guard_code_log(ngx_http_request_t *r,
     ngx_iap_code_edit_t *edit);
 
@@ -275,12 +275,12 @@ ngx_http_iap_guard_api_code(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_code_told(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
-    ngx_uint_t *status)
+    ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_stock_read_t *read = (ngx_iap_stock_read_t *) op;
 
     if (op->result == NGX_IAP_LEDGER_NONE) {
-        return ngx_http_iap_guard_code_not_found(&read->code, status);
+        return ngx_http_iap_guard_code_not_found(&read->code, &told->status);
     }
 
     return ngx_http_iap_guard_code_json(&read->found, 0);
@@ -363,7 +363,7 @@ ngx_http_iap_guard_code_audit(ngx_http_request_t *r, u_char *code, size_t len)
 
 static json_t *
 ngx_http_iap_guard_code_audited(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_stock_audit_t *audit = (ngx_iap_stock_audit_t *) op;
 
@@ -371,7 +371,8 @@ ngx_http_iap_guard_code_audited(ngx_http_request_t *r,
     ngx_uint_t   i;
 
     if (op->result == NGX_IAP_LEDGER_NONE) {
-        return ngx_http_iap_guard_code_not_found(&audit->code, status);
+        return ngx_http_iap_guard_code_not_found(&audit->code,
+                                                 &told->status);
     }
 
     json = ngx_http_iap_guard_code_json(&audit->found, 1);
@@ -488,7 +489,7 @@ ngx_http_iap_guard_api_codes(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_codes_told(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
-    ngx_uint_t *status)
+    ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_stock_list_t *list = (ngx_iap_stock_list_t *) op;
 
@@ -730,7 +731,7 @@ ngx_http_iap_guard_code_edit(ngx_http_request_t *r, ngx_iap_code_edit_t *edit)
 
 static json_t *
 ngx_http_iap_guard_code_edited(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_stock_edit_t *edit = (ngx_iap_stock_edit_t *) op;
 
@@ -740,14 +741,14 @@ ngx_http_iap_guard_code_edited(ngx_http_request_t *r,
     code = &edit->edits[0].code;
 
     if (op->result == NGX_IAP_LEDGER_NONE) {
-        why = ngx_http_iap_guard_code_refused(edit, status);
+        why = ngx_http_iap_guard_code_refused(edit, &told->status);
 
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "iap_guard code \"%V\" stays as it is: it %s", code,
                       why);
 
         if (edit->why == NGX_IAP_EDIT_UNKNOWN) {
-            return ngx_http_iap_guard_code_not_found(code, status);
+            return ngx_http_iap_guard_code_not_found(code, &told->status);
         }
 
         return json_pack("{s:s, s:o}", "error", "conflict", "message",

@@ -58,7 +58,7 @@ static ngx_int_t ngx_http_iap_guard_upload_bad(
 static json_t *ngx_http_iap_guard_upload_bad_json(const char *error,
     ngx_uint_t line, const u_char *words, size_t len);
 static json_t *ngx_http_iap_guard_uploaded(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 
 
 ngx_int_t
@@ -431,7 +431,7 @@ ngx_http_iap_guard_upload_bad_json(const char *error, ngx_uint_t line,
 
 static json_t *
 ngx_http_iap_guard_uploaded(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
-    ngx_uint_t *status)
+    ngx_http_iap_guard_told_t *told)
 {
     ngx_http_iap_guard_upload_t *upload = (ngx_http_iap_guard_upload_t *) op;
 
@@ -451,7 +451,7 @@ ngx_http_iap_guard_uploaded(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
 
     bad = upload->edit.bad;
     code = &upload->edit.edits[bad].code;
-    why = ngx_http_iap_guard_code_refused(&upload->edit, status);
+    why = ngx_http_iap_guard_code_refused(&upload->edit, &told->status);
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "iap_guard codes stay as they are: \"%V\" %s", code, why);
