@@ -15,6 +15,7 @@ use IapGuard::CodeTest;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::Nginx;
+use IapGuard::RedisServer;
 
 my %paths = IapGuard::Nginx->options;
 my $json  = JSON::PP->new;
@@ -22,32 +23,46 @@ my $json  = JSON::PP->new;
 my $user = 'iap_guard_user $http_x_user_id';
 my $pass = 'proxy_pass BACKEND;';
 
-my $test = start();
+my $test;
 
-uniform();
-bad_requests();
-one_at_a_time();
-redeemed();
-normalized();
-charged();
-attempts();
-devices();
-own_words();
-dry_run();
-switched();
-from_body();
-satisfied();
-counted();
-ledger_is_late();
+foreach my $store (qw(file redis)) {
+    note "the stock is in: $store";
 
-$test->end;
+    my $redis = $store eq 'redis' ? IapGuard::RedisServer->new(options => [
+        '--appendonly', 'yes', '--maxmemory-policy', 'noeviction' ])
+        : undef;
+
+    $test = start($redis);
+
+    uniform();
+    bad_requests();
+    one_at_a_time();
+    redeemed();
+    normalized();
+    charged();
+    segments();
+    attempts();
+    devices();
+    own_words();
+    dry_run();
+    switched();
+    from_body();
+    satisfied();
+    counted();
+    ledger_is_late() if !$redis;
+    ledger_is_away($redis) if $redis;
+
+    $test->end;
+}
+
 done_testing;
 
 
 sub start {
+    my ($redis) = @_;
     my $self = IapGuard::CodeTest->new(
         paths => \%paths, workers => 1, code => 'attempts=1000r/s',
-        timeout => '500ms', http => 'iap_guard_json $body_code code;');
+        redis => $redis, timeout => '500ms', http => 'iap_guard_json $body_code code;');
     my $url = $self->backend->url('/redeem');
 
     my $server = <<"SERVER";
@@ -55,6 +70,9 @@ sub start {
                          iap_guard_code \$http_x_code; $pass }
         location /all/ { iap_guard all; $user;
                          iap_guard_global rate=1r/h window=1h;
+                         iap_guard_code \$http_x_code; $pass }
+        location /seg/ { iap_guard seg; $user;
+                         iap_guard_segment users=2 window=1h address=\$http_x_address;
                          iap_guard_code \$http_x_code; $pass }
         location /try/ { iap_guard try; $user; iap_guard_device \$http_x_device_id;
                          iap_guard_code \$http_x_code attempts=3r/h; $pass }
@@ -265,6 +283,27 @@ sub charged {
     is $answer->{status}, 429, 'and says when to come back';
     $test->is_balanced('ONE', 'refused by another layer', sold => 1,
                        reserved => 0, free => 9);
+
+    return;
+}
+
+
+# nor has anybody been seen who did not get anything
+
+sub segments {
+    $test->stock('SEG', 10);
+
+    $test->redeem("NO$_", "n$_", path => '/seg/', address => '192.0.2.1')
+        foreach 1 .. 5;
+
+    is $test->redeem('SEG', "s$_", path => '/seg/', address => '192.0.2.1')
+        ->{status}, 200, "user $_ of an address" foreach 1, 2;
+
+    my $answer = $test->redeem('SEG', 's3', path => '/seg/',
+                               address => '192.0.2.1');
+
+    is $answer->{headers}{'x-layer'}, 'segment', 'and no third one';
+    $test->is_balanced('SEG', 'a segment', sold => 2, reserved => 0);
 
     return;
 }
@@ -481,6 +520,30 @@ sub ledger_is_late {
     sleep 0.5;
     $test->is_balanced('LATE', 'late', sold => 0, reserved => 0, free => 3);
     is $test->redeem('LATE', 'u1')->{status}, 200, 'late: and then it is there';
+
+    return;
+}
+
+
+# Redis is stopped: what was reserved before is settled when it is back
+
+sub ledger_is_away {
+    my ($redis) = @_;
+
+    $test->stock('AWAY', 3);
+    is $test->redeem('AWAY', 'u1')->{status}, 200, 'before';
+
+    kill 'STOP', $redis->pid;
+
+    my @answers = map { $test->redeem('AWAY', "a$_") } 1 .. 3;
+
+    kill 'CONT', $redis->pid;
+
+    is_deeply $test->statuses(@answers), { 503 => 3 }, 'away: 503';
+    like $answers[0]{body},
+        qr/^\{"error":"unavailable","layer":"code","retry_after":/, 'away: JSON';
+    ok defined $test->nothing_reserved('AWAY', 10), 'back: nothing is reserved';
+    $test->is_balanced('AWAY', 'back', sold => 1, reserved => 0, free => 2);
 
     return;
 }
