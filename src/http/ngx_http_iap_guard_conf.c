@@ -610,6 +610,10 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
     ngx_http_iap_guard_queue_t    **queues;
     ngx_http_iap_guard_breaker_t  **breakers;
 
+    if (ngx_http_iap_guard_check_threads(imcf, log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     guards = imcf->guards.elts;
 
     for (i = 0; i < imcf->guards.nelts; i++) {

@@ -11,7 +11,7 @@ package IapGuard::ConfTest;
 #   ]);
 #
 # Places are "zone" (a zone of 1m unless it is given), "all" and "http" before
-# the server, "late" behind it, "server" and "location"; DIR is a folder that
+# the server, "late" behind it, "server" and "location", and "events"; DIR is a folder that
 # nginx's workers may write to.
 
 use strict;
@@ -44,6 +44,14 @@ sub folder {
 }
 
 
+# whether this nginx was built with it, "poll_module" for instance
+
+sub built_with {
+    my ($class, $part) = @_;
+    return scalar(`$nginx -V 2>&1` =~ /--with-\Q$part\E\b/);
+}
+
+
 sub run {
     my ($class, $refused, $accepted) = @_;
 
@@ -62,7 +70,7 @@ sub refused {
     my %at;
 
     while (@rest > 2 && !ref $rest[0]
-           && $rest[0] =~ /^(?:zone|all|http|late|server|location)$/)
+           && $rest[0] =~ /^(?:zone|all|http|late|server|location|events)$/)
     {
         my ($where, $directives) = splice @rest, 0, 2;
         $at{$where} = $directives;
@@ -105,13 +113,13 @@ sub conf {
     my $load = join "\n", map { "load_module $_;" } @modules;
 
     $at{zone} //= 'iap_guard_zone iap 1m;';
-    $at{$_} //= '' foreach qw(all http late server location);
+    $at{$_} //= '' foreach qw(all http late server location events);
 
     my $conf = <<"END";
 $load
 error_log stderr;
 pid nginx.pid;
-events {}
+events { $at{events} }
 http {
     access_log off;
     client_body_temp_path body;
