@@ -96,6 +96,14 @@ cmd_bench() {                   # what the guard costs, next to limit_req, to Lu
 }
 
 
+cmd_crash() {                   # kills, cuts and fills whatever the queue needs; --rounds=200
+    need "${NEED_TEST[@]}"
+    locked build_installed
+    exec perl -It/lib t/load/crash_queue.pl --rounds=200 \
+        --module="$BUILD/$MODULE_SO" --nginx="$(command -v nginx)" "$@"
+}
+
+
 cmd_clean() {                   # removes what was built, but keeps what was fetched
     find "$BUILD" -mindepth 1 -maxdepth 1 \
         ! -name cache ! -name roots ! -name .lock -exec rm -rf {} + 2> /dev/null \

@@ -12,7 +12,9 @@ package IapGuard::DrainTest;
 #   $test->nginx, $test->peers, $test->end;
 #
 # Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
-# "PEERS" in `server` is where the peers are; `peers`: those of another one.
+# "PEERS" in `server` is where the peers are; `peers`: those of another one;
+# `before` is called with the nginx before that starts, when its folders are
+# there.
 
 use strict;
 use warnings;
@@ -41,6 +43,7 @@ sub new {
                                            : 'open=1s min=5 window=10s';
     my %paths   = %{ delete $options{paths} };
     my $peers   = delete $options{peers} || IapGuard::DrainPeers->start;
+    my $before  = delete $options{before} || sub { };
     my $self    = bless { peers => $peers, ledger => $ledger }, $class;
 
     my $nginx = $self->{nginx} = IapGuard::Nginx->new(%paths, %options,
@@ -57,6 +60,7 @@ sub new {
     close $file;
 
     $self->configure(queue => $queue, breaker => $breaker);
+    $before->($nginx);
     $nginx->start;
 
     return $self;
