@@ -356,6 +356,16 @@ sub stop {
 }
 
 
+# folders go before what is mounted there, otherwise
+
+sub DESTROY {
+    my ($self) = @_;
+    local ($@, $?, $!);
+    $_->gone foreach $self->disks;
+    return;
+}
+
+
 package IapGuard::CrashTest::Peers;
 
 sub url {
