@@ -226,9 +226,13 @@ sub promises {
     ok settled(MOVED, sub { spooled($one) == 0 }), 'promise: kept again, moved';
     is statuses($one, @tickets), 'pending:10', 'promise: and found';
 
-    # "always", but for when it rewrites its file
+    # "always", but for when it rewrites its file; once all workers know that it is
+    # well
 
     if (!$knows) {
+        ok settled(12, sub {
+            lines($one, qr/redis promises "durability=aof" again/) == 2 }),
+            'promise: as is said again';
         $redis->command('CONFIG', 'SET', 'no-appendfsync-on-rewrite', 'yes');
         my @more = $one->put_many(10, bodies('o'));
         is spooled($one), 10, 'promise: not while it rewrites, nothing is put';
