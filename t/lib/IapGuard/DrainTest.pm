@@ -232,12 +232,33 @@ sub hooks {
 }
 
 
-# The worker that drains, as the zone has it; 0: none
+# The processes that hold the lock, as the kernel has them.  Its list is read
+# in several pieces, between which locks are taken and freed, of SQLite many:
+# one may be listed twice, or have changed hands.  Two are asked for again.
 
-sub drain {
+sub holders {
     my ($self) = @_;
-    my @lines = $self->{nginx}->log_lines(qr/drains the queues now/);
-    return @lines ? $lines[-1] =~ /\] (\d+)#/ : 0;
+    my @holders;
+
+    for (1 .. 3) {
+        @holders = $self->_listed;
+        last if @holders <= 1;
+    }
+
+    return @holders;
+}
+
+
+sub _listed {
+    my ($self) = @_;
+    my $inode = (stat $self->{nginx}->file('ledger/ledger.drain'))[1] // 0;
+
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+
+    my %pids = map { /^\d+: FLOCK +ADVISORY +WRITE (\d+) \w+:\w+:(\d+) /
+                     && $2 == $inode ? ($1 => 1) : () } <$locks>;
+
+    return keys %pids;
 }
 
 
