@@ -78,7 +78,10 @@ sub round {
     }
 
     sleep 0.1 + rand BROKEN;
-    $mend{$_}->() foreach grep { $mend{$_} } @names;
+
+    # nothing starts on a full disk
+
+    $mend{$_}->() foreach sort { ($b =~ /disk/) <=> ($a =~ /disk/) } keys %mend;
     sleep rand AFTER;
 
     return join ' ', @names;

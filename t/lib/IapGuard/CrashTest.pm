@@ -263,7 +263,8 @@ sub _tickets {
                               map { ["/tickets/$_->[1]"] } @here);
 
             foreach my $i (0 .. $#here) {
-                my $text = $answers[$i]{body} // $answers[$i]{error};
+                my $text = ($answers[$i]{body} // $answers[$i]{error})
+                           =~ s/\n//r;
                 next if $text =~ /"status":"verified"/;
                 $here[$i][3] = $text;
                 push @still, $here[$i];
@@ -353,6 +354,16 @@ sub stop {
     $_->gone foreach $self->disks;
 
     return @complaints;
+}
+
+
+# folders go before what is mounted there, otherwise
+
+sub DESTROY {
+    my ($self) = @_;
+    local ($@, $?, $!);
+    $_->gone foreach $self->disks;
+    return;
 }
 
 

@@ -78,6 +78,8 @@ sub empty {
 sub gone {
     my ($self) = @_;
 
+    return if $self->{owner} != $$;
+
     system 'umount', '-l', delete $self->{folder} if $self->{folder};
 
     return;
@@ -93,7 +95,7 @@ sub _mount {
 sub DESTROY {
     my ($self) = @_;
     local ($@, $?, $!);
-    $self->gone if $self->{owner} == $$;
+    $self->gone;
     return;
 }
 
