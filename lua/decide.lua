@@ -9,7 +9,8 @@
 --
 -- KEYS   in this order:
 --            the window of each rule of kind "w", in the order of the rules
---            the sets of each run: one for each check of kind "d"
+--            the sets of each run: one for each check of kind "d" or, where
+--                these differ, for each of each decision
 --            the buckets of each decision: one for each check of kind "b"
 --        The keys of one decision differ from each other.
 -- ARGV   the number of rules, and of the keys that are buckets; then three
@@ -20,10 +21,11 @@
 --            b: interval    d: part     w: limit
 --            b: burst       d: users    w: length
 --        then, for each run, which is decisions, one after the other, held
---        to the same rules in the same order, with the same sets:
---            one byte for their number: 32 + 1 to 64, and + 128 if one of
---                their buckets stands in KEYS before; then one byte for each
---                check: 32 + the number of its rule, 1 to 223
+--        to the same rules in the same order:
+--            a text of bytes: 32, + 1 if each decision has a bucket that a
+--                decision before has, + 2 if they differ in their sets;
+--                32 + the number of decisions; then, for each check, 32 + the
+--                number of its rule, 1 to 223
 --            the member's text for each decision, if there is a check of
 --                kind "d"
 --        Times are in ticks of 50 ns (src/core/iap_core.h), all numbers
@@ -79,9 +81,10 @@
 -- EXISTS, SET, ZRANGE, ZMSCORE, ZCOUNT, ZADD, ZREM, ZREMRANGEBYSCORE and
 -- PEXPIREAT.  Without MGET or EXISTS it decides as well, but for more.
 --
--- What it costs is the number of commands, each about as much as 50 steps of
--- Lua on top of its own work, then texts that Lua has to make and to throw
--- away again, then tables that grow.
+-- What it costs, besides the work of the commands themselves: first their
+-- number, then the number of arguments, then the texts, tables and functions
+-- that Lua has to make and to throw away again.  So tables are made in their
+-- size, and few of them.
 --
 
 local KEYS, ARGV = KEYS, ARGV
@@ -101,7 +104,6 @@ local TICKS_PER_MS = 20000
 local EPOCH_MS = 1735689600000
 local PARTS = 6
 local AHEAD_MAX = 6
-local AGAIN = 128
 local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
 local BUCKET, WINDOW, DISTINCT, DRY_RUN =
   byte('b'), byte('w'), byte('d'), byte('D')
@@ -145,23 +147,25 @@ end
 -- and nil for what could not be read.  Whether all of it that is false is
 -- missing is looked up once it matters.
 
-local held, base, filled, missing = {}, 0, 0, nil
+local held, base, filled, missing = nil, 0, 0, nil
 
 
 local function buckets_read(k)
-  local n, values = 1, nil
+  local n = 1
+
+  held = nil
 
   if k + 7 <= #KEYS then
     n = 8
-    values = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
-                   KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
+    held = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
+                 KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
 
   elseif k + 1 <= #KEYS then
     n = 2
-    values = pcall('MGET', KEYS[k], KEYS[k + 1])
+    held = pcall('MGET', KEYS[k], KEYS[k + 1])
   end
 
-  held, base, filled, missing = values or {}, k - 1, k + n - 1, nil
+  base, filled, missing = k - 1, k + n - 1, nil
 end
 
 
@@ -188,13 +192,17 @@ end
 
 -- Those that were full are so again at one moment, if their rules agree.
 
-local texts, expiries = {}, {}
+local texts, expiries
 
 
 local function bucket_charge(k, tat, rule)
   local done
 
   if tat == rule.fresh then
+    if not texts then
+      texts, expiries = {}, {}
+    end
+
     if not texts[tat] then
       texts[tat], expiries[tat] = format(INTEGER, tat), expiry(tat)
     end
@@ -202,7 +210,8 @@ local function bucket_charge(k, tat, rule)
     done = pcall('SET', KEYS[k], texts[tat], 'PXAT', expiries[tat])
 
   else
-    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT', expiry(tat))
+    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT',
+                 format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
   end
 
   return done.err and failed(done)
@@ -214,7 +223,7 @@ local function bucket_look(k, rule, again)
     buckets_read(k)
   end
 
-  local stored = held[k - base]
+  local stored = held and held[k - base]
 
   if again or not stored then
     if again or stored == nil or not buckets_missing() then
@@ -244,20 +253,20 @@ local function bucket_look(k, rule, again)
     return 'A', rule.fresh
   end
 
-  if tat > rule.empty then
-
-    -- The clock was set back, or the capacity lowered: it is an empty one
-    -- from now on.  Clamped afresh at each look it would never refill.
-
-    tat = rule.empty
-
-    local err = bucket_charge(k, tat, rule)
-    if err then
-      return 'E', err
-    end
-  end
-
   if tat > rule.limit then
+    if tat > rule.empty then
+
+      -- The clock was set back, or the capacity lowered: it is an empty one
+      -- from now on.  Clamped afresh at each look it would never refill.
+
+      tat = rule.empty
+
+      local err = bucket_charge(k, tat, rule)
+      if err then
+        return 'E', err
+      end
+    end
+
     return 'R', tat - rule.limit
   end
 
@@ -267,10 +276,22 @@ end
 
 -- Often one window is that of all decisions of the call.  So it is read once
 -- and written twice: at the first charge, where what can fail fails, and in
--- the end.  start is nil until it is read, ends that of the span that it was
+-- the end.  start is false until it is read, ends that of the span that it was
 -- written for; unwritten: it is to be written once more.
 
 local windows = {}
+
+
+local function window_at(k)
+  local w = windows[KEYS[k]]
+
+  if not w then
+    w = { k = k, start = false, count = 0, ends = 0, unwritten = false }
+    windows[KEYS[k]] = w
+  end
+
+  return w
+end
 
 
 local function window_write(w)
@@ -279,7 +300,7 @@ local function window_write(w)
                      'PXAT', expiry(w.ends))
 
   if done.err then
-    w.start, w.ends, w.unwritten = nil, nil, nil
+    w.start, w.ends, w.unwritten = false, 0, false
     return failed(done)
   end
 end
@@ -342,19 +363,23 @@ local function window_look(w, rule)
 end
 
 
-local function window_charge(w, span, rule)
+-- of n decisions
+
+local function window_charge(w, span, rule, n)
+  local length = rule.second
+
   if w.start < span then
     w.start, w.count = span, 0
   end
 
-  w.count = w.count + 1
+  w.count = w.count + n
 
-  if w.ends == span + rule.second then
+  if w.ends == span + length then
     w.unwritten = true
     return
   end
 
-  w.ends = span + rule.second
+  w.ends = span + length
 
   return window_write(w)
 end
@@ -362,14 +387,29 @@ end
 
 -- The window of a set is the latest part and the five before it.  The latest
 -- is the one that now falls into or, if the clock was set back a bit, the
--- set's own: one for all decisions of the call, and as a text what a member
+-- set's own: one for all decisions of the call; as a text it is what a member
 -- has that was seen in it.  last is the set's own, false if it has none in
--- the window; users their number, nil until it is known; kept: the expiry was
--- set.  known are the parts of members, as texts: of all, if it is a small
--- set (whole), else of those that this call has charged.  scores are those of
--- a run's members, in their order: of the run whose members begin at scored.
+-- the window; users their number, false until it is known; old: there may be
+-- members from before; kept: the expiry was set.  known are the parts of members, as texts: of all, if it is a small
+-- set, else of those that this call has charged.  For the others scores are
+-- asked, those of a run's members at once; asked: where these begin in ARGV,
+-- or true if there is nothing to be asked.
 
 local sets = {}
+
+
+local function set_at(k)
+  local s = sets[KEYS[k]]
+
+  if not s then
+    s = { k = k, part = 0, latest = 0, text = '', last = false,
+          users = false, old = true, kept = false, known = false,
+          asked = false, scores = false, told = false }
+    sets[KEYS[k]] = s
+  end
+
+  return s
+end
 
 
 local function distinct_read(s, part)
@@ -383,7 +423,7 @@ local function distinct_read(s, part)
   local n = #newest
   local latest = floor(now / part)
   local last = n ~= 0 and floor(tonumber(newest[n]))
-  local known, users = {}, 0
+  local known, users, old = {}, 0, n ~= 0
 
   if last and last > latest + AHEAD_MAX then
 
@@ -409,8 +449,10 @@ local function distinct_read(s, part)
         end
       end
 
+      old = users < n / 2
+
     else
-      users = nil
+      users = false
     end
 
   else
@@ -418,30 +460,16 @@ local function distinct_read(s, part)
   end
 
   s.part, s.latest, s.text = part, latest, format(INTEGER, latest)
-  s.last, s.users, s.whole = last, users, users ~= nil
-  s.kept, s.known, s.scored = false, known, nil
-  s.told = nil
+  s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
+  s.asked, s.told = users and true, false
 end
 
 
-local function distinct_scores(s, members, n)
-  local k = s.k
-  local scores = pcall('ZMSCORE', KEYS[k],
-                       unpack(ARGV, members, members + n - 1))
-
-  if scores.err then
-    return failed(scores)
-  end
-
-  s.scores, s.scored = scores, members
-end
-
-
--- the member is the one with the number i of the run's n
+-- the member is the one with the number i of n that begin at members
 
 local function distinct_look(s, rule, members, n, i)
   local member, part = ARGV[members + i - 1], rule.first
-  local err
+  local k, err = s.k, nil
 
   if s.part ~= part then
     err = distinct_read(s, part)
@@ -450,17 +478,21 @@ local function distinct_look(s, rule, members, n, i)
     end
   end
 
-  local k, latest = s.k, s.latest
+  local latest = s.latest
 
   if s.last then
     local score = s.known[member]
 
-    if not score and not s.whole then
-      if s.scored ~= members then
-        err = distinct_scores(s, members, n)
-        if err then
-          return 'E', err
+    if not score and s.asked ~= true then
+      if s.asked ~= members then
+        local scores = pcall('ZMSCORE', KEYS[k],
+                             unpack(ARGV, members, members + n - 1))
+
+        if scores.err then
+          return 'E', failed(scores)
         end
+
+        s.scores, s.asked = scores, members
       end
 
       score = s.scores[i]
@@ -531,18 +563,13 @@ local function distinct_members(s)
 end
 
 
--- unseen: in the window the member is not yet
+-- What a charge of the set is, besides the members: the expiry, and in a new
+-- part that what is before the window goes.
 
-local function distinct_charge(s, rule, member, unseen, provisional)
-  local k, latest = s.k, s.latest
-  local text = provisional and s.text .. '.5' or s.text
-  local err = failed(pcall('ZADD', KEYS[k], text, member))
+local function distinct_keep(s, rule)
+  local k, latest, err = s.k, s.latest, nil
 
-  if err then
-    return err
-  end
-
-  if s.last ~= latest then
+  if s.old and s.last ~= latest then
     err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
                        '(' .. format(INTEGER, latest - PARTS + 1)))
   end
@@ -552,6 +579,25 @@ local function distinct_charge(s, rule, member, unseen, provisional)
                        expiry((latest + PARTS) * rule.first)))
   end
 
+  s.last, s.kept = latest, true
+
+  return err
+end
+
+
+-- unseen: in the window the member is not yet
+
+local function distinct_charge(s, rule, member, unseen, provisional)
+  local k = s.k
+  local text = provisional and s.text .. '.5' or s.text
+  local err = failed(pcall('ZADD', KEYS[k], text, member))
+
+  if err then
+    return err
+  end
+
+  err = distinct_keep(s, rule)
+
   if err then
 
     -- no half of it stays, least of all a key that never expires
@@ -560,11 +606,11 @@ local function distinct_charge(s, rule, member, unseen, provisional)
       pcall('ZREM', KEYS[k], member)
     end
 
-    s.part = nil
+    s.part = 0
     return err
   end
 
-  s.last, s.kept, s.known[member] = latest, true, text
+  s.known[member] = text
 
   if unseen and s.users then
     s.users = s.users + 1
@@ -573,27 +619,27 @@ end
 
 
 -- The rules, by number.  Of a bucket: what it holds after its first token
--- (fresh), with its last one left (limit), and without any (empty).
+-- (fresh), with its last one (limit), and with none (empty).
 
 local rules, k = { nil, nil, nil, nil }, 0
 local nrules, bucket = tonumber(ARGV[1]), #KEYS - tonumber(ARGV[2])
 local a = 3
 
 for r = 1, nrules do
+  local kind, dry_run = byte(ARGV[a], 1, 2)
   local first, second = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local rule = { kind = byte(ARGV[a]), first = first, second = second,
-                 dry_run = byte(ARGV[a], 2) == DRY_RUN, window = nil,
-                 provisional = find(ARGV[a], 'P', 2, true) and true,
-                 fresh = now + first, limit = now + second - first,
-                 empty = now + second }
+  local window
 
-  if rule.kind == WINDOW then
+  if kind == WINDOW then
     k = k + 1
-    windows[KEYS[k]] = windows[KEYS[k]] or { k = k }
-    rule.window = windows[KEYS[k]]
+    window = window_at(k)
   end
 
-  rules[r] = rule
+  rules[r] = { kind = kind, first = first, second = second,
+               dry_run = dry_run == DRY_RUN, window = window,
+               provisional = find(ARGV[a], 'P', 2, true) and true,
+               fresh = now + first, limit = now + second - first,
+               empty = now + second }
   a = a + 3
 end
 
@@ -605,37 +651,34 @@ end
 -- which is only kept where not all are A (plain).  admitted: so many letters
 -- of these decisions are still to be told.
 
-local reply, told, admitted, number = { now, '' }, {}, 0, 0
+local told, more, admitted, number = {}, {}, 0, 0
 local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
-local found, letters = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local found, letters = { nil, nil, nil, nil }, nil
 local nargs = #ARGV
 
 
-local function letter_set(i, n, letter, plain)
-  if plain then
-    for c = 1, n do
-      letters[c] = 'A'
-    end
+local function letters_plain(n)
+  letters = {}
+
+  for i = 1, n do
+    letters[i] = 'A'
   end
 
-  letters[i] = letter
+  return false
 end
 
 
 while a <= nargs do
   local run = ARGV[a]
-  local count, n = byte(run) - 32, #run - 1
-  local again = count >= AGAIN
-  local members, nbuckets = a + 1, 0
+  local mark, count = byte(run, 1, 2)
+  local n, nbuckets, members = #run - 2, 0, a + 1
+  local again, own = mark % 2 == 1, mark >= 32 + 2
 
-  if again then
-    count = count - AGAIN
-  end
-
+  count = count - 32
   a = a + 1
 
   for i = 1, n do
-    local rule = rules[byte(run, i + 1) - 32]
+    local rule = rules[byte(run, i + 2) - 32]
 
     checks[i] = rule
 
@@ -647,9 +690,11 @@ while a <= nargs do
       on[i] = rule.window
 
     else
-      k = k + 1
-      sets[KEYS[k]] = sets[KEYS[k]] or { k = k }
-      on[i] = sets[KEYS[k]]
+      if not own then
+        k = k + 1
+        on[i] = set_at(k)
+      end
+
       a = members + count
     end
   end
@@ -668,6 +713,11 @@ while a <= nargs do
       elseif kind == WINDOW then
         letter, value = window_look(on[i], rule)
 
+      elseif own then
+        k = k + 1
+        on[i] = set_at(k)
+        letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
+
       else
         letter, value = distinct_look(on[i], rule, members, count, d)
       end
@@ -675,8 +725,8 @@ while a <= nargs do
       found[i] = value
 
       if letter ~= 'A' then
-        letter_set(i, n, letter, plain)
-        plain = false
+        plain = plain and letters_plain(n)
+        letters[i] = letter
 
         if letter == 'R' then
           refused = not rule.dry_run
@@ -688,6 +738,10 @@ while a <= nargs do
           if refused then
             for c = i + 1, n do
               letters[c] = '-'
+
+              if own and checks[c].kind == DISTINCT then
+                k = k + 1
+              end
             end
 
             set = kind == DISTINCT and on[i]
@@ -709,7 +763,7 @@ while a <= nargs do
           failure = bucket_charge(bucket + on[i], value, rule)
 
         elseif kind == WINDOW then
-          failure = window_charge(on[i], value, rule)
+          failure = window_charge(on[i], value, rule, 1)
 
         elseif value then
           failure = distinct_charge(on[i], rule, ARGV[members + d - 1],
@@ -718,8 +772,8 @@ while a <= nargs do
         end
 
         if failure then
-          letter_set(i, n, 'E', plain)
-          plain = false
+          plain = plain and letters_plain(n)
+          letters[i] = 'E'
           err = err ~= '' and err or failure
         end
       end
@@ -737,11 +791,11 @@ while a <= nargs do
       admitted = 0
 
       if wait ~= 0 or err ~= '' then
-        local filled = #reply
+        local filled = #more
 
-        reply[filled + 1], reply[filled + 2] = number, wait
-        reply[filled + 3] = err
-        reply[filled + 4] = set and distinct_members(set) or false
+        more[filled + 1], more[filled + 2] = number, wait
+        more[filled + 3] = err
+        more[filled + 4] = set and distinct_members(set) or false
       end
     end
   end
@@ -753,6 +807,6 @@ for _, w in pairs(windows) do
   end
 end
 
-reply[2] = concat(told) .. rep('A', admitted)
+told[#told + 1] = rep('A', admitted)
 
-return reply
+return { now, concat(told), unpack(more) }

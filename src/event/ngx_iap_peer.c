@@ -467,7 +467,7 @@ ngx_iap_peer_decide_args(ngx_iap_redis_t *redis, const u_char *text,
     ngx_iap_args_bytes(args, "b", 1);
     ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
     ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
+    ngx_iap_args_bytes(args, " !!", 3);     /* one decision, by that rule */
 }
 
 
