@@ -410,7 +410,14 @@ main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: a'), 429, 'banned');
 
 
 === TEST 18: a ban that is made while the body comes
+There was another one before it came: so that bans are looked for, and none found.
 --- config
+    location = /ban {
+        iap_guard other;
+        iap_guard_user $http_x_user;
+        iap_guard_segment users=1 window=60s ban=1h address=192.0.2.1$http_x_none;
+        PROXY;
+    }
     location = /t {
         iap_guard g;
         iap_guard_user $http_x_user;
@@ -419,6 +426,8 @@ main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: a'), 429, 'banned');
         PROXY;
     }
 --- init
+main::is_status(main::sent('/ban', '{}', 'X-User: a'), 200, 'elsewhere');
+main::is_status(main::sent('/ban', '{}', 'X-User: b'), 429, 'a ban');
 main::is_status(main::sent('/t', '{}', 'X-User: a'), 200, 'one user');
 
 my $slow = IapGuard::Test::http_begin(

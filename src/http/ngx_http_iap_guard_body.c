@@ -384,7 +384,7 @@ ngx_http_iap_guard_body_find(ngx_http_request_t *r, iap_format_e format,
         result = IAP_FIELD_MISSING;
 
     } else if (length > (off_t) imcf->json_limit) {
-        /* in chunks, or HTTP/2 without a length */
+        /* what was read counts, whatever nginx has put down as its length */
         result = IAP_FIELD_TOO_LARGE;
 
     } else {
