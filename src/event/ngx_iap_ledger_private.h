@@ -60,7 +60,7 @@ ngx_uint_t ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind);
 
 /* whether it says what has happened, or is to happen: nobody says it again */
 
-ngx_uint_t ngx_iap_ledger_must(ngx_iap_ledger_kind_e kind);
+ngx_uint_t ngx_iap_ledger_must(ngx_iap_ledger_op_t *op);
 
 
 #endif /* NGX_IAP_LEDGER_PRIVATE_H */

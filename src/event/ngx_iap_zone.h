@@ -115,6 +115,11 @@ typedef struct {
 } ngx_iap_zone_ledger_t;
 
 
+/* versions of promo codes, each of many of them; see ngx_iap_gone.h */
+
+#define NGX_IAP_CODE_VERSIONS  64
+
+
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
@@ -140,13 +145,14 @@ typedef struct {
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
 
+    ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 888, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 1400, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -52,6 +52,12 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
 
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
 
+    if (rc == NGX_OK && ilcf->code != NULL
+        && ngx_http_complex_value(r, ilcf->code->identity, &d->code) != NGX_OK)
+    {
+        rc = NGX_ERROR;
+    }
+
     ngx_http_iap_guard_body_end(ctx);
 
     if (rc == NGX_ERROR) {
@@ -116,8 +122,8 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
 }
 
 
-/* segments come before the user's own layer, but count its key; where there
-   is no user they count addresses */
+/* segments come before the user's own layer, but count its key, and a unit of a
+   promo code is reserved for it; where there is no user that is an address */
 
 static ngx_int_t
 ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
@@ -157,8 +163,9 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
         break;
     }
 
-    if (d->ilcf->nchecks == 0
-        || d->ilcf->checks[0]->kind != NGX_HTTP_IAP_GUARD_SEGMENT)
+    if (d->ilcf->code == NULL
+        && (d->ilcf->nchecks == 0
+            || d->ilcf->checks[0]->kind != NGX_HTTP_IAP_GUARD_SEGMENT))
     {
         return NGX_OK;
     }

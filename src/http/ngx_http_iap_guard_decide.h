@@ -21,6 +21,7 @@ typedef struct {
                                                        anything is asked */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
+    ngx_str_t                       code;           /* as it was sent */
     ngx_uint_t                      wanted;         /* of the body, before the
                                                        layer that is looked at
                                                        */

@@ -6,6 +6,7 @@
 
 
 static void test_all_or_nothing(void);
+static void test_look(void);
 static void test_dry_run(void);
 static void test_dry_run_frees_its_choice(void);
 static void test_no_room_bucket(void);
@@ -22,6 +23,7 @@ int
 main(void)
 {
     test_all_or_nothing();
+    test_look();
     test_dry_run();
     test_dry_run_frees_its_choice();
     test_no_room_bucket();
@@ -80,6 +82,49 @@ test_all_or_nothing(void)
           && c[3].outcome == IAP_OUTCOME_NONE && c[3].remaining == 0,
           "nothing behind a refusal is looked at");
     ut_ok(iap_decide(&w.tables, c, 0, 1000) == -1, "no layers, no refusal");
+
+    world_free(&w);
+}
+
+
+/* what a decision would say, as often as it is asked, and nothing is taken */
+
+static void
+test_look(void)
+{
+    unsigned     i;
+    world_t      w;
+    iap_check_t  c[3], d[3];
+
+    world_init(&w, 16);
+
+    c[0] = distinct(&w, 0, 0);
+    c[1] = bucket(&w, 0);
+    c[2] = window(&w, 0);
+
+    for (i = 0; i < 10; i++) {
+        ut_ok(iap_decide_peek(&w.tables, c, 3, 1000) == -1
+              && c[0].outcome == IAP_OUTCOME_ADMITTED
+              && c[1].outcome == IAP_OUTCOME_ADMITTED
+              && c[1].remaining == 0
+              && c[2].outcome == IAP_OUTCOME_ADMITTED
+              && c[2].remaining == 3, "a look admits");
+    }
+
+    ut_ok(w.counter[0].count == 0
+          && until_of(&w.tables.buckets, key_of(0, 0)) == 0
+          && until_of(&w.tables.segments, key_of(1, 0)) == 0
+          && until_of(&w.tables.members, key_of(2, 0)) == 0,
+          "and charges nothing");
+
+    memcpy(d, c, sizeof(d));
+
+    ut_ok(iap_decide(&w.tables, d, 3, 1000) == -1
+          && w.counter[0].count == 1, "the decision does");
+    ut_ok(iap_decide_peek(&w.tables, c, 3, 1000) == 1
+          && c[1].outcome == IAP_OUTCOME_REFUSED && c[1].wait == 100
+          && c[2].outcome == IAP_OUTCOME_NONE,
+          "and a look refuses what it left empty");
 
     world_free(&w);
 }
