@@ -73,6 +73,10 @@ void ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
     iap_check_t *check);
 
+/* _store: those that are free */
+
+void ngx_http_iap_guard_free_trips(ngx_http_iap_guard_main_conf_t *imcf);
+
 /* counts that a layer in dry run would have refused */
 
 void ngx_http_iap_guard_would_refuse(ngx_http_iap_guard_ctx_t *ctx,

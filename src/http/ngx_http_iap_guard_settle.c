@@ -85,6 +85,13 @@ ngx_http_iap_guard_settle_fate(ngx_http_request_t *r,
 
     *status = ngx_http_iap_guard_outcome_status(r, state);
 
+    if (r->upstream->state == state && r->upstream->headers_in.status_n == 0)
+    {
+        /* nginx takes whatever is no HTTP for an answer of HTTP/0.9 */
+
+        return NGX_HTTP_IAP_GUARD_FATE_UNKNOWN;
+    }
+
     if (unit->conf->classifier != NULL) {
         return ngx_http_iap_guard_settle_judge(unit, transport, *status,
                                                IAP_BODY_UNREAD);
