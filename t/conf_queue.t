@@ -229,6 +229,15 @@ my @accepted = (
               . 'location ~ ^/c/(?<t>\w+)$ { iap_guard_ticket q $t; }' ],
     [ 'limit_except beside accept', http => "$ledger $queue;",
       location => 'iap_guard_accept q; limit_except POST { deny all; }' ],
+    [ 'a queue for notifications', http => "$ledger $queue;",
+      server => 'location /apple/Notifications { iap_guard_accept q; }',
+      warned => 'location "/apple/Notifications" may be answered with 202: ' ],
+    [ 'a fallback for notifications', http => "iap_guard_breaker b; $ledger $queue;",
+      server => 'location = /notification { iap_guard_breaker b fallback=q; }',
+      warned => 'location "/notification" may be answered with 202: ' ],
+    [ 'notifications that are not queued', http => "$ledger $queue;",
+      server => 'location /notifications { iap_guard g; }',
+      location => 'iap_guard_accept q;' ],
     [ 'two queues and one breaker', http => "iap_guard_breaker b; $ledger "
       . "$queue breaker=b sandbox=http://x/; "
       . 'iap_guard_queue r target=http://x/ breaker=b sandbox=http://x/;' ],

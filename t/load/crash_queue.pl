@@ -52,6 +52,10 @@ die "--ledger=file, redis or both\n" if $ledger !~ /^(?:file|redis|both)$/;
 @IapGuard::Together::options = ("--seed=$seed",
                                 $without ? "--without=$without" : ());
 
+# all that it has started goes with what it has made
+
+$SIG{$_} = sub { die "ended by a signal\n" } foreach qw(INT TERM);
+
 IapGuard::Together->run(2, redis => sub { crash('redis') },
                            file  => sub { crash('file') });
 

@@ -11,8 +11,9 @@ package IapGuard::ConfTest;
 #   ]);
 #
 # Places are "zone" (a zone of 1m unless it is given), "all" and "http" before
-# the server, "late" behind it, "server" and "location", and "events"; DIR is a folder that
-# nginx's workers may write to.
+# the server, "late" behind it, "server" and "location", and "events"; DIR is
+# a folder that nginx's workers may write to.  What is accepted with a warning
+# has its text as "warned".
 
 use strict;
 use warnings;
@@ -97,10 +98,19 @@ sub refused {
 
 sub accepted {
     my ($name, %at) = @_;
+    my $warned = delete $at{warned};
 
     my ($exit, $output) = nginx_t(conf(%at));
 
     is $exit, 0, "$name: accepted" or diag $output;
+
+    if (defined $warned) {
+        is join(' ', $output =~ /\[(?!notice)(\w+)\]/g)
+           . (index($output, $warned) >= 0 ? " $warned" : ''), "warn $warned",
+           "$name: warned of" or diag $output;
+        return;
+    }
+
     unlike $output, qr/\[(?!notice)\w+\]/, "$name: nothing is said of it";
 
     return;
