@@ -20,6 +20,8 @@ static ngx_int_t ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
     ngx_http_iap_guard_layer_t *layer);
 static ngx_int_t ngx_http_iap_guard_users(ngx_http_request_t *r,
     ngx_http_iap_guard_layer_t *layer, uint32_t *users);
+static void ngx_http_iap_guard_next(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
 static ngx_uint_t ngx_http_iap_guard_unknown(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_decision_t *d);
 static iap_check_t *ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
@@ -45,6 +47,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
     d->pardons = ctx->guard->slot->pardons;
     d->n = 0;
+    d->wanted = 0;
     d->divided = 0;
     d->hashed = d->keys == NULL;
 
@@ -98,7 +101,7 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
         layer = d->ilcf->checks[i];
 
         d->place = i;
-        d->wanted = ctx->body.wanted;
+        ngx_http_iap_guard_next(r, ctx, d);
 
         switch (layer->kind) {
 
@@ -133,7 +136,7 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
 
     d->user_found = NGX_HTTP_IAP_GUARD_KEY_SKIP;
     d->user_unknown = 0;
-    d->wanted = ctx->body.wanted;
+    ngx_http_iap_guard_next(r, ctx, d);
 
     if (d->distrusted) {
         d->user_found = NGX_HTTP_IAP_GUARD_KEY_STAND_IN;
@@ -366,6 +369,19 @@ ngx_http_iap_guard_users(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+/* another layer asks: what one before it was told without the body does not
+   count for it */
+
+static void
+ngx_http_iap_guard_next(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
+{
+    (void) ngx_http_iap_guard_body_wanted(r, ctx, d->wanted);
+
+    d->wanted = ctx->body.wanted;
 }
 
 
