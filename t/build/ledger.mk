@@ -6,7 +6,7 @@
 # What measures, or is about several processes, is as the module is; the others
 # have AddressSanitizer.
 
-AS_IT_IS = crash many power processes rows
+AS_IT_IS = crash many power processes rows stock_crash stock_rate
 
 PARTS = $(patsubst src/%.c,%,$(sort $(wildcard src/core/*.c)) \
         $(filter-out %_check.c,$(sort $(wildcard src/event/ngx_iap_file_*.c))) \

@@ -5,7 +5,7 @@
  * How many sequences: the first argument.
  */
 
-#include "ledger.h"
+#include "ledger_stock.h"
 #include "stock_sequence.h"
 
 
