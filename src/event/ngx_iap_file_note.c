@@ -57,7 +57,8 @@ ngx_iap_file_notes(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_ERROR;
     }
 
-    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_NOTES, "i",
+    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_NOTES, "ii",
+                              (sqlite3_int64) notes->after,
                               (sqlite3_int64) notes->count);
     if (stmt == NULL) {
         return NGX_ERROR;

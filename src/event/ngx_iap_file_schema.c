@@ -436,7 +436,7 @@ const char *const  ngx_iap_file_texts[] = {
         " noted) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     [NGX_IAP_SQL_NOTES] =
         "SELECT id, code, token, event, status, ticket, noted FROM notes"
-        " WHERE id > 0 ORDER BY id LIMIT ?1",
+        " WHERE id > ?1 ORDER BY id LIMIT ?2",
     [NGX_IAP_SQL_NOTES_COUNT] = "SELECT count(*) FROM notes",
     [NGX_IAP_SQL_NOTE_TOLD] = "DELETE FROM notes WHERE id = ?1",
 };

@@ -167,6 +167,13 @@ ngx_iap_ledger_tell(ngx_iap_ledger_op_t *op, ngx_iap_ledger_result_e result)
 
 
 void
+ngx_iap_ledger_give_up(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_ledger_tell(op, NGX_IAP_LEDGER_LATE);
+}
+
+
+void
 ngx_iap_ledger_start(ngx_iap_ledger_op_t *op)
 {
     ngx_queue_remove(&op->queue);

@@ -26,6 +26,11 @@ void ngx_iap_ledger_init(ngx_iap_ledger_t *ledger);
 
 void ngx_iap_ledger_start(ngx_iap_ledger_op_t *op);
 
+/* its maker does not wait any longer, although the ledger's time is not over:
+   it is told that it is late */
+
+void ngx_iap_ledger_give_up(ngx_iap_ledger_op_t *op);
+
 /* op->outcome is what became of it.  From the event loop, never from inside
    submit(). */
 

@@ -214,7 +214,8 @@ typedef struct {
  * set.  A unit has one note at most: the latest word stands for those before
  * it, but nothing comes after SELL, as with the unit itself.
  *
- * NOTES: the oldest first; by what stands for it, a note becomes the newest.
+ * NOTES: the oldest first, behind `after`; by what stands for it, a note is the
+ * newest.
  * NOTES_TOLD: the keeper knows them (whatever it has said: OK or NONE), and
  * they are forgotten.  A note that another stands for meanwhile has another id,
  * and stays.  To tell one twice is harmless only if nothing else of that unit
@@ -234,6 +235,7 @@ typedef struct {
 
 typedef struct {
     ngx_iap_ledger_op_t  op;
+    uint64_t             after;         /* an id, or 0 */
     ngx_uint_t           count;         /* 1 to NGX_IAP_STOCK_LIST */
     ngx_uint_t           n;             /* out */
     ngx_iap_note_t      *notes;
