@@ -9,6 +9,10 @@
 
 #define NGX_IAP_GONE_CODE    100
 #define NGX_IAP_GONE_HOLDER  101
+#define NGX_IAP_GONE_ASKING  102
+
+/* ms, of NGX_IAP_GONE_MS: in the rest of it somebody asks, before all do */
+#define NGX_IAP_GONE_EARLY   300
 
 
 /* what its key is made of */
@@ -28,8 +32,10 @@ static ngx_atomic_t *ngx_iap_gone_place(ngx_iap_zone_t *zone,
     iap_view_t code);
 static void ngx_iap_gone_enter(ngx_iap_zone_t *zone, iap_hash_t key,
     ngx_msec_t ms);
-static ngx_uint_t ngx_iap_gone_is_locked(ngx_iap_zone_t *zone, iap_hash_t key,
-    iap_ticks_t now);
+static void ngx_iap_gone_enter_locked(ngx_iap_zone_t *zone, iap_hash_t key,
+    iap_ticks_t now, ngx_msec_t ms);
+static iap_ticks_t ngx_iap_gone_left_locked(ngx_iap_zone_t *zone,
+    iap_hash_t key, iap_ticks_t now);
 
 
 uint64_t
@@ -42,12 +48,15 @@ ngx_iap_gone_version(ngx_iap_zone_t *zone, iap_view_t code)
 ngx_uint_t
 ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code, iap_view_t user)
 {
-    iap_hash_t   gone, holder;
-    iap_ticks_t  now;
+    uint64_t     version;
+    iap_hash_t   gone, holder, asking;
+    iap_ticks_t  now, left;
     ngx_uint_t   is;
 
-    gone = ngx_iap_gone_key(zone, NGX_IAP_GONE_CODE, code, NULL,
-                            ngx_iap_gone_version(zone, code));
+    version = ngx_iap_gone_version(zone, code);
+
+    gone = ngx_iap_gone_key(zone, NGX_IAP_GONE_CODE, code, NULL, version);
+    asking = ngx_iap_gone_key(zone, NGX_IAP_GONE_ASKING, code, NULL, version);
     holder = ngx_iap_gone_key(zone, NGX_IAP_GONE_HOLDER, code, &user, 0);
 
     iap_table_prefetch(&zone->denied, gone);
@@ -57,8 +66,18 @@ ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code, iap_view_t user)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    is = ngx_iap_gone_is_locked(zone, gone, now)
-         && !ngx_iap_gone_is_locked(zone, holder, now);
+    left = ngx_iap_gone_left_locked(zone, gone, now);
+
+    is = left != 0 && ngx_iap_gone_left_locked(zone, holder, now) == 0;
+
+    if (is && left < NGX_IAP_GONE_EARLY * IAP_TICKS_PER_MS
+        && ngx_iap_gone_left_locked(zone, asking, now) == 0)
+    {
+        /* this one */
+
+        is = 0;
+        ngx_iap_gone_enter_locked(zone, asking, now, NGX_IAP_GONE_EARLY);
+    }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
 
@@ -138,14 +157,22 @@ ngx_iap_gone_place(ngx_iap_zone_t *zone, iap_view_t code)
 static void
 ngx_iap_gone_enter(ngx_iap_zone_t *zone, iap_hash_t key, ngx_msec_t ms)
 {
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    ngx_iap_gone_enter_locked(zone, key, ngx_iap_now(), ms);
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
+static void
+ngx_iap_gone_enter_locked(ngx_iap_zone_t *zone, iap_hash_t key,
+    iap_ticks_t now, ngx_msec_t ms)
+{
     iap_entry_t         *entry;
-    iap_ticks_t          now;
     iap_table_chosen_t   chosen;
 
-    now = ngx_iap_now();
     chosen.n = 0;
-
-    ngx_shmtx_lock(&zone->shpool->mutex);
 
     entry = iap_table_choose(&zone->denied, key, now, &chosen);
 
@@ -153,17 +180,18 @@ ngx_iap_gone_enter(ngx_iap_zone_t *zone, iap_hash_t key, ngx_msec_t ms)
         entry->key = key;
         entry->until = now + (iap_ticks_t) ms * IAP_TICKS_PER_MS;
     }
-
-    ngx_shmtx_unlock(&zone->shpool->mutex);
 }
 
 
-static ngx_uint_t
-ngx_iap_gone_is_locked(ngx_iap_zone_t *zone, iap_hash_t key, iap_ticks_t now)
+/* of what is known by a key; 0: nothing is */
+
+static iap_ticks_t
+ngx_iap_gone_left_locked(ngx_iap_zone_t *zone, iap_hash_t key,
+    iap_ticks_t now)
 {
     iap_entry_t  *entry;
 
     entry = iap_table_find(&zone->denied, key);
 
-    return entry != NULL && entry->until > now;
+    return entry != NULL && entry->until > now ? entry->until - now : 0;
 }

@@ -220,6 +220,10 @@ typedef struct {
     /* this worker's own; see _store */
     ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
     ngx_iap_ban_log_t              *ban_log;
+    ngx_queue_t                     attempts;   /* see _attempts */
+    ngx_queue_t                     gates;      /* see _gate */
+    ngx_rbtree_t                    gate_tree;
+    ngx_rbtree_node_t               gate_sentinel;
     ngx_http_iap_guard_trip_t      *trips;      /* that are free */
     ngx_uint_t                      ntrips;
 } ngx_http_iap_guard_main_conf_t;
@@ -555,6 +559,15 @@ void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 /* data: the main configuration; also with nothing open */
 
 void ngx_http_iap_guard_close_store(void *data);
+
+/* _gate: before the first request, and after the last one */
+
+void ngx_http_iap_guard_gates_init(ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_gates_drop(ngx_http_iap_guard_main_conf_t *imcf);
+
+/* _attempts: those that the store has not told of; before it closes */
+
+void ngx_http_iap_guard_attempts_drop(ngx_http_iap_guard_main_conf_t *imcf);
 
 /* _wait: a request that waits for something else than its client.  Between
    the two it notices a client that leaves.  NGX_ERROR: it can't wait, or go

@@ -6,16 +6,49 @@
  * They are token buckets in the zone, which are looked at before the ledger is
  * asked, and charged when it has said that there is no such code.  The
  * segment's never refuses: behind one address there may be many.
+ *
+ * With a store they are charged there as well, by a decision that nobody waits
+ * for.  If that refuses, other machines have seen the rest of them, and until
+ * when is remembered like any other denial.  So a budget is exact on one
+ * machine; of several, each may let by one more before it knows, and none
+ * needs to ask for every request.
  */
 
 #include "ngx_http_iap_guard_code.h"
+#include "ngx_iap_deny.h"
 
 
-static ngx_int_t ngx_http_iap_guard_attempts_checks(ngx_http_request_t *r,
-    ngx_http_iap_guard_unit_t *unit, iap_check_t *checks, ngx_uint_t *n);
-static void ngx_http_iap_guard_attempts_check(
+/* a decision of the store's, until it has told; on the heap */
+
+typedef struct {
+    ngx_iap_decision_t                asked;
+    ngx_queue_t                       queue;    /* of imcf->attempts */
+    ngx_http_iap_guard_main_conf_t   *imcf;
+    ngx_iap_slot_t                   *slot;
+    uint64_t                          pardons;
+    iap_check_t            checks[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+    ngx_iap_subject_t      subjects[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+} ngx_http_iap_guard_attempt_t;
+
+
+/* a request's budgets */
+
+typedef struct {
+    ngx_uint_t                        n;
+    iap_check_t            checks[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+    iap_key_t              keys[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+    ngx_str_t             *names[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+} ngx_http_iap_guard_budgets_t;
+
+
+static ngx_int_t ngx_http_iap_guard_attempts_budgets(ngx_http_request_t *r,
+    ngx_http_iap_guard_unit_t *unit, ngx_http_iap_guard_budgets_t *budgets);
+static void ngx_http_iap_guard_attempts_budget(
     ngx_http_iap_guard_unit_t *unit, ngx_http_iap_guard_attempts_e whose,
-    iap_view_t text, iap_check_t *check);
+    ngx_http_iap_guard_budgets_t *budgets);
+static void ngx_http_iap_guard_attempts_store(ngx_http_iap_guard_unit_t *unit,
+    ngx_http_iap_guard_budgets_t *budgets);
+static void ngx_http_iap_guard_attempts_told(ngx_event_t *ev);
 static ngx_int_t ngx_http_iap_guard_attempts_device(ngx_http_request_t *r,
     ngx_http_iap_guard_unit_t *unit, iap_key_t *key);
 static ngx_int_t ngx_http_iap_guard_attempts_prefix(ngx_http_request_t *r,
@@ -26,14 +59,23 @@ ngx_int_t
 ngx_http_iap_guard_attempts_spent(ngx_http_request_t *r,
     ngx_http_iap_guard_unit_t *unit)
 {
-    ngx_uint_t   n;
-    iap_check_t  checks[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+    ngx_iap_zone_t                *zone;
+    ngx_http_iap_guard_budgets_t   budgets;
 
-    if (ngx_http_iap_guard_attempts_checks(r, unit, checks, &n) != NGX_OK) {
+    if (ngx_http_iap_guard_attempts_budgets(r, unit, &budgets) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_iap_zone_peek(unit->imcf->zone, checks, n) >= 0
+    zone = unit->imcf->zone;
+
+    if (unit->imcf->redis_conf != NULL
+        && ngx_iap_denies(zone)
+        && ngx_iap_denied(zone, unit->slot, budgets.checks, budgets.n) >= 0)
+    {
+        return NGX_OK;
+    }
+
+    return ngx_iap_zone_peek(zone, budgets.checks, budgets.n) >= 0
            ? NGX_OK : NGX_DECLINED;
 }
 
@@ -45,91 +87,184 @@ ngx_int_t
 ngx_http_iap_guard_attempts_charge(ngx_http_request_t *r,
     ngx_http_iap_guard_unit_t *unit)
 {
-    ngx_uint_t   n;
-    iap_check_t  checks[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
+    ngx_http_iap_guard_budgets_t  budgets;
 
     if (unit->looks) {
         return NGX_OK;
     }
 
-    if (ngx_http_iap_guard_attempts_checks(r, unit, checks, &n) != NGX_OK) {
+    if (ngx_http_iap_guard_attempts_budgets(r, unit, &budgets) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    (void) ngx_iap_zone_decide(unit->imcf->zone, checks, n);
+    (void) ngx_iap_zone_decide(unit->imcf->zone, budgets.checks, budgets.n);
+
+    if (unit->imcf->redis_conf != NULL) {
+        ngx_http_iap_guard_attempts_store(unit, &budgets);
+    }
 
     return NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_iap_guard_attempts_checks(ngx_http_request_t *r,
-    ngx_http_iap_guard_unit_t *unit, iap_check_t *checks, ngx_uint_t *n)
+ngx_http_iap_guard_attempts_budgets(ngx_http_request_t *r,
+    ngx_http_iap_guard_unit_t *unit, ngx_http_iap_guard_budgets_t *budgets)
 {
-    ngx_int_t   rc;
-    iap_key_t   key;
-    iap_view_t  text;
+    ngx_int_t  rc;
 
-    text.data = unit->user.data;
-    text.len = unit->user.len;
+    budgets->n = 0;
+    budgets->keys[0] = unit->user;
 
-    ngx_http_iap_guard_attempts_check(unit, NGX_HTTP_IAP_GUARD_ATTEMPTS_USER,
-                                      text, &checks[0]);
-    *n = 1;
+    ngx_http_iap_guard_attempts_budget(unit, NGX_HTTP_IAP_GUARD_ATTEMPTS_USER,
+                                       budgets);
 
-    rc = ngx_http_iap_guard_attempts_device(r, unit, &key);
-
+    rc = ngx_http_iap_guard_attempts_device(r, unit,
+                                            &budgets->keys[budgets->n]);
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
     }
 
     if (rc == NGX_OK) {
-        text.data = key.data;
-        text.len = key.len;
-
-        ngx_http_iap_guard_attempts_check(unit,
-                                          NGX_HTTP_IAP_GUARD_ATTEMPTS_DEVICE,
-                                          text, &checks[(*n)++]);
+        ngx_http_iap_guard_attempts_budget(unit,
+                                           NGX_HTTP_IAP_GUARD_ATTEMPTS_DEVICE,
+                                           budgets);
     }
 
-    rc = ngx_http_iap_guard_attempts_prefix(r, unit, &key);
-
+    rc = ngx_http_iap_guard_attempts_prefix(r, unit,
+                                            &budgets->keys[budgets->n]);
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
     }
 
     if (rc == NGX_OK) {
-        text.data = key.data;
-        text.len = key.len;
-
-        ngx_http_iap_guard_attempts_check(unit,
+        ngx_http_iap_guard_attempts_budget(unit,
                                          NGX_HTTP_IAP_GUARD_ATTEMPTS_SEGMENT,
-                                         text, &checks[*n]);
-        checks[(*n)++].dry_run = true;
+                                         budgets);
     }
 
     return NGX_OK;
 }
 
 
+/* one more, of the next key */
+
 static void
-ngx_http_iap_guard_attempts_check(ngx_http_iap_guard_unit_t *unit,
-    ngx_http_iap_guard_attempts_e whose, iap_view_t text, iap_check_t *check)
+ngx_http_iap_guard_attempts_budget(ngx_http_iap_guard_unit_t *unit,
+    ngx_http_iap_guard_attempts_e whose,
+    ngx_http_iap_guard_budgets_t *budgets)
 {
-    u_char      buf[IAP_KEY_TEXT_MAX + 1];
-    iap_view_t  view;
+    u_char        buf[IAP_KEY_TEXT_MAX + 1];
+    iap_key_t    *key;
+    iap_view_t    view;
+    iap_check_t  *check;
+
+    key = &budgets->keys[budgets->n];
+    check = &budgets->checks[budgets->n];
 
     buf[0] = (u_char) ('0' + whose);
-    ngx_memcpy(buf + 1, text.data, text.len);
+    ngx_memcpy(buf + 1, key->data, key->len);
 
     view.data = buf;
-    view.len = text.len + 1;
+    view.len = key->len + 1;
 
     ngx_memzero(check, sizeof(iap_check_t));
 
     check->kind = IAP_CHECK_BUCKET;
     check->bucket = unit->conf->budgets[whose];
     check->key = iap_hash(unit->layer->secret, view);
+    check->dry_run = whose == NGX_HTTP_IAP_GUARD_ATTEMPTS_SEGMENT;
+
+    budgets->names[budgets->n++] = &unit->conf->names[whose];
+}
+
+
+static void
+ngx_http_iap_guard_attempts_store(ngx_http_iap_guard_unit_t *unit,
+    ngx_http_iap_guard_budgets_t *budgets)
+{
+    ngx_uint_t                     i;
+    ngx_iap_redis_t               *redis;
+    ngx_http_iap_guard_attempt_t  *attempt;
+
+    redis = ngx_http_iap_guard_store(unit->imcf);
+    if (redis == NULL) {
+        return;
+    }
+
+    attempt = ngx_calloc(sizeof(ngx_http_iap_guard_attempt_t),
+                         ngx_cycle->log);
+    if (attempt == NULL) {
+        return;
+    }
+
+    for (i = 0; i < budgets->n; i++) {
+        attempt->checks[i] = budgets->checks[i];
+        attempt->subjects[i].name = budgets->names[i];
+        attempt->subjects[i].text = budgets->keys[i];
+
+        if (iap_key_brace(&attempt->subjects[i].text) != IAP_KEY_OK) {
+            ngx_free(attempt);
+            return;
+        }
+    }
+
+    attempt->imcf = unit->imcf;
+    attempt->slot = unit->slot;
+    attempt->pardons = unit->slot->pardons;
+
+    attempt->asked.checks = attempt->checks;
+    attempt->asked.subjects = attempt->subjects;
+    attempt->asked.n = budgets->n;
+    attempt->asked.wake.handler = ngx_http_iap_guard_attempts_told;
+    attempt->asked.wake.data = attempt;
+    attempt->asked.wake.log = ngx_cycle->log;
+
+    if (ngx_iap_redis_decide(redis, &attempt->asked) != NGX_AGAIN) {
+        ngx_free(attempt);
+        return;
+    }
+
+    ngx_queue_insert_tail(&unit->imcf->attempts, &attempt->queue);
+}
+
+
+static void
+ngx_http_iap_guard_attempts_told(ngx_event_t *ev)
+{
+    ngx_http_iap_guard_attempt_t *attempt = ev->data;
+
+    ngx_uint_t    i;
+    iap_check_t  *check;
+
+    for (i = 0; i < attempt->asked.n; i++) {
+        check = &attempt->checks[i];
+
+        if (check->outcome == IAP_OUTCOME_REFUSED && !check->dry_run) {
+            ngx_iap_deny(attempt->imcf->zone, attempt->slot, check,
+                         attempt->pardons);
+        }
+    }
+
+    ngx_queue_remove(&attempt->queue);
+    ngx_free(attempt);
+}
+
+
+void
+ngx_http_iap_guard_attempts_drop(ngx_http_iap_guard_main_conf_t *imcf)
+{
+    ngx_queue_t                   *q;
+    ngx_http_iap_guard_attempt_t  *attempt;
+
+    while (!ngx_queue_empty(&imcf->attempts)) {
+        q = ngx_queue_head(&imcf->attempts);
+        attempt = ngx_queue_data(q, ngx_http_iap_guard_attempt_t, queue);
+
+        ngx_iap_redis_cancel(&attempt->asked);
+        ngx_queue_remove(q);
+        ngx_free(attempt);
+    }
 }
 
 

@@ -7,9 +7,8 @@
  *      |        |        |               |         |
  *      +--------+--------+-- refused ----+         +-- dropped, refused
  *
- * A request that ends while the ledger is asked, or that the ledger has not
- * told in time, releases by its token, whether or not something was reserved
- * by it: what would reserve later comes too late.
+ * A request that ends while the ledger is asked releases by its token, whether
+ * or not something is reserved by it: what would reserve later comes too late.
  */
 
 #include "ngx_http_iap_guard_code.h"
@@ -24,6 +23,7 @@ static ngx_int_t ngx_http_iap_guard_code_charge(ngx_http_request_t *r,
 static ngx_int_t ngx_http_iap_guard_code_make(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
 static void ngx_http_iap_guard_code_done(ngx_iap_ledger_op_t *op);
+static void ngx_http_iap_guard_code_note(ngx_http_iap_guard_unit_t *unit);
 static void ngx_http_iap_guard_code_wake(ngx_event_t *ev);
 static ngx_int_t ngx_http_iap_guard_code_answer(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
@@ -47,12 +47,13 @@ ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_decision_t   *d;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
-    if (ctx->unit != NULL) {
+    if (ngx_http_iap_guard_code_waits(ctx)) {
+        return NGX_AGAIN;
+    }
 
-        if (ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_ASKED) {
-            return NGX_AGAIN;
-        }
-
+    if (ctx->unit != NULL
+        && ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_TOLD)
+    {
         rc = ngx_http_iap_guard_code_told(r, ctx);
 
         return rc == NGX_OK ? ngx_http_iap_guard_code_charge(r, ctx) : rc;
@@ -74,6 +75,7 @@ ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
     refused = ngx_iap_zone_peek(imcf->zone, d->checks, d->n);
 
     if (refused >= 0) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -92,6 +94,15 @@ ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
     }
 
     return rc == NGX_OK ? ngx_http_iap_guard_code_charge(r, ctx) : rc;
+}
+
+
+ngx_uint_t
+ngx_http_iap_guard_code_waits(ngx_http_iap_guard_ctx_t *ctx)
+{
+    return ctx->unit != NULL
+           && (ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_ASKED
+               || ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_WAITS);
 }
 
 
@@ -147,6 +158,14 @@ ngx_http_iap_guard_code_begin(ngx_http_request_t *r,
 {
     iap_view_t                  view;
     ngx_http_iap_guard_unit_t  *unit;
+
+    if (ctx->unit != NULL) {
+
+        /* it has waited for another one */
+
+        ctx->unit->d = d;
+        return NGX_OK;
+    }
 
     if (ngx_http_iap_guard_code_make(r, ctx, d) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -266,7 +285,22 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
                                               IAP_CODE_EVENT_SOLD_OUT);
     }
 
-    return NGX_OK;
+    if (unit->unavailable) {
+        return ngx_http_iap_guard_code_refuse(r, ctx, IAP_VERDICT_UNAVAILABLE,
+                                              IAP_CODE_EVENT_UNAVAILABLE);
+    }
+
+    if (unit->looks || unit->gated || unit->gate != NULL) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_iap_guard_gate_enter(unit);
+
+    if (rc == NGX_AGAIN && ngx_http_iap_guard_wait(r) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return rc;
 }
 
 
@@ -356,7 +390,31 @@ ngx_http_iap_guard_code_done(ngx_iap_ledger_op_t *op)
     unit->status = reserve->status;
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_TOLD;
 
+    ngx_http_iap_guard_code_note(unit);
+
     ngx_post_event(&unit->wake, &ngx_posted_events);
+}
+
+
+/* what others are to know before they go on */
+
+static void
+ngx_http_iap_guard_code_note(ngx_http_iap_guard_unit_t *unit)
+{
+    iap_view_t  code;
+
+    if (unit->result == NGX_IAP_LEDGER_OK
+        && unit->answer == NGX_IAP_RESERVE_GONE)
+    {
+        code.data = unit->code;
+        code.len = (size_t) unit->len;
+
+        ngx_iap_gone_note(unit->imcf->zone, code, unit->version);
+    }
+
+    ngx_http_iap_guard_gate_leave(unit, unit->result == NGX_IAP_LEDGER_OK
+                                        ? NGX_HTTP_IAP_GUARD_GATE_TOLD
+                                        : NGX_HTTP_IAP_GUARD_GATE_FAILED);
 }
 
 
@@ -404,11 +462,7 @@ ngx_http_iap_guard_code_told(ngx_http_request_t *r,
         return ngx_http_iap_guard_code_answer(r, ctx);
     }
 
-    /* it may be carried out yet */
-
-    if (!unit->looks) {
-        (void) ngx_http_iap_guard_unit_settle(unit, IAP_STOCK_RELEASE, 0, 0);
-    }
+    /* what is reserved after all is released by the ledger itself */
 
     return ngx_http_iap_guard_code_refuse(r, ctx, IAP_VERDICT_UNAVAILABLE,
                                           IAP_CODE_EVENT_UNAVAILABLE);
@@ -419,7 +473,6 @@ static ngx_int_t
 ngx_http_iap_guard_code_answer(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx)
 {
-    iap_view_t                  code;
     iap_verdict_e               verdict;
     iap_code_event_e            event;
     ngx_http_iap_guard_unit_t  *unit;
@@ -436,10 +489,6 @@ ngx_http_iap_guard_code_answer(ngx_http_request_t *r,
         return ngx_http_iap_guard_code_redeemed(r, ctx);
 
     case NGX_IAP_RESERVE_GONE:
-        code.data = unit->code;
-        code.len = (size_t) unit->len;
-
-        ngx_iap_gone_note(unit->imcf->zone, code, unit->version);
         event = IAP_CODE_EVENT_SOLD_OUT;
         break;
 
@@ -569,6 +618,7 @@ ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
     unit = ctx->unit;
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
 
+    ngx_http_iap_guard_gate_leave(unit, NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED);
     ngx_http_iap_guard_unit_count(unit, event);
 
     if (unit->layer->dry_run && !unit->d->dry_run) {
@@ -607,6 +657,18 @@ ngx_http_iap_guard_code_held(ngx_http_request_t *r,
 }
 
 
+/* something else has refused before it was asked for */
+
+void
+ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (ctx->unit != NULL) {
+        ngx_http_iap_guard_gate_leave(ctx->unit,
+                                      NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED);
+    }
+}
+
+
 /* something else has refused after all */
 
 void
@@ -630,6 +692,8 @@ static void
 ngx_http_iap_guard_code_forsake(void *data)
 {
     ngx_http_iap_guard_unit_t *unit = data;
+
+    ngx_http_iap_guard_gate_leave(unit, NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED);
 
     if (unit->wake.posted) {
         ngx_delete_posted_event(&unit->wake);

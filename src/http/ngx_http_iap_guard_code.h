@@ -4,6 +4,7 @@
  *   _code_conf   iap_guard_code, as configured
  *   _code        the decision: reserves a unit, when nothing else refuses
  *   _attempts    how many unknown codes somebody may try
+ *   _gate        many requests with one code at once
  *   _unit        operations on a unit, its lease, and its way with a ticket
  *   _settle      what became of it, by what was answered; the filters
  *   _held        an answer that is held back
@@ -11,7 +12,7 @@
  * A request's unit:
  *
  *     READ --> ASKED --> TOLD --> HELD --> SETTLING --> OVER
- *       |                  |        |                     ^
+ *       | WAITS            |        |                     ^
  *       +-- refused -------+        +-- a ticket's, or ---+
  *           without asking             left to its lease
  */
@@ -63,8 +64,12 @@ struct ngx_http_iap_guard_code_s {
 };
 
 
+typedef struct ngx_http_iap_guard_gate_s  ngx_http_iap_guard_gate_t;
+
+
 typedef enum {
     NGX_HTTP_IAP_GUARD_UNIT_READ = 0,   /* the code; nothing is reserved */
+    NGX_HTTP_IAP_GUARD_UNIT_WAITS,      /* for what another one is told */
     NGX_HTTP_IAP_GUARD_UNIT_ASKED,      /* the ledger */
     NGX_HTTP_IAP_GUARD_UNIT_TOLD,
     NGX_HTTP_IAP_GUARD_UNIT_HELD,       /* reserved, and ours to settle */
@@ -106,7 +111,9 @@ struct ngx_http_iap_guard_unit_s {
     ngx_uint_t                        status;
     ngx_event_t                       wake;     /* posted */
 
-    ngx_queue_t                       queue;    /* of conf->units */
+    ngx_http_iap_guard_gate_t        *gate;     /* of its code; NULL: it has
+                                                   passed, or not come to it */
+    ngx_queue_t                       queue;    /* of that, or conf->units */
     ngx_msec_t                        renew;    /* when it is due */
     ngx_http_iap_guard_since_t        since;    /* it is held */
 
@@ -115,6 +122,8 @@ struct ngx_http_iap_guard_unit_s {
     ngx_http_iap_guard_held_t         held;
     iap_json_t                       *json;     /* NULL: it is not read */
     off_t                             length;   /* of its body, so far */
+    unsigned                          gated:1;  /* others have been told */
+    unsigned                          unavailable:1;    /* or could not be */
     unsigned                          leased:1;
     unsigned                          looks:1;  /* dry run: nothing is held */
     unsigned                          failed:1; /* refused after it was held */
@@ -141,16 +150,22 @@ ngx_uint_t ngx_http_iap_guard_code_equal(ngx_http_iap_guard_code_t *a,
 ngx_int_t ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
 
+/* whether the phase handler has been called for nothing */
+
+ngx_uint_t ngx_http_iap_guard_code_waits(ngx_http_iap_guard_ctx_t *ctx);
+
 /*
  * The steps of a decision.  Each returns NGX_OK: go on with the next one; else
  * what the phase handler is to return.
  *
  *   _begin   reads the code; makes ctx->unit
- *   _first   what refuses without asking anybody
+ *   _first   what refuses without asking anybody.  NGX_AGAIN: as _ask; then all
+ *            begins anew
  *   _ask     asks the ledger.  NGX_AGAIN: the handler is called again
  *   _told    what it has told
  *
  * After _told the rest is decided; then _held, or _drop if that has refused.
+ * If something else refuses before it is asked for, _elsewhere.
  */
 
 ngx_int_t ngx_http_iap_guard_code_begin(ngx_http_request_t *r,
@@ -169,7 +184,31 @@ ngx_uint_t ngx_http_iap_guard_code_is_redeemed(
 
 void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+void ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
+
+
+/* _gate */
+
+typedef enum {
+    NGX_HTTP_IAP_GUARD_GATE_TOLD = 0,
+    NGX_HTTP_IAP_GUARD_GATE_FAILED,     /* the ledger did not tell */
+    NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED   /* something else has refused it, or
+                                           it has ended */
+} ngx_http_iap_guard_gate_e;
+
+/*
+ * NGX_OK: it may ask, and then leaves.  NGX_AGAIN: another one does; its state
+ * is WAITS until unit->wake is posted, and then READ, with `gated` if it needs
+ * not enter again.
+ */
+
+ngx_int_t ngx_http_iap_guard_gate_enter(ngx_http_iap_guard_unit_t *unit);
+
+/* whether it has entered or not, and whether it waits or not */
+
+void ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
+    ngx_http_iap_guard_gate_e why);
 
 
 /* _attempts */

@@ -83,6 +83,9 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    ngx_queue_init(&imcf->attempts);
+    ngx_http_iap_guard_gates_init(imcf);
+
     imcf->json_limit = NGX_CONF_UNSET_SIZE;
 
     return imcf;

@@ -89,14 +89,12 @@ ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
 
     if (trip != NULL) {
 
-        if (!trip->told
-            || (trip->reserving
-                && ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_ASKED))
-        {
-            return NGX_AGAIN;
-        }
+        return trip->told && !ngx_http_iap_guard_code_waits(ctx)
+               ? ngx_http_iap_guard_arrive(r, ctx, trip) : NGX_AGAIN;
+    }
 
-        return ngx_http_iap_guard_arrive(r, ctx, trip);
+    if (ngx_http_iap_guard_code_waits(ctx)) {
+        return NGX_AGAIN;
     }
 
     trip = ngx_http_iap_guard_trip(r, ilcf->nchecks);
@@ -257,6 +255,7 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
         rc = -1;
 
     } else if (rc >= 0 || d->n == 0) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         rc = ngx_http_iap_guard_conclude(r, ctx, d, rc);
         ngx_http_iap_guard_trip_free(trip);
 
@@ -568,6 +567,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
                      d->pardons);
@@ -662,6 +662,7 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
     d = &trip->d;
 
     if (refused != -1) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {

@@ -98,6 +98,9 @@ ngx_http_iap_guard_close_store(void *data)
         imcf->ban_log = NULL;
     }
 
+    ngx_http_iap_guard_attempts_drop(imcf);
+    ngx_http_iap_guard_gates_drop(imcf);
+
     if (imcf->redis != NULL) {
         ngx_iap_redis_destroy(imcf->redis);
         imcf->redis = NULL;

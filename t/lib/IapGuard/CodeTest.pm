@@ -19,7 +19,7 @@ package IapGuard::CodeTest;
 # `guard` more layers.  Further options are those of IapGuard::Nginx.
 #
 # Times are short, so that leases run out while one waits: but as the keeper of
-# the stock sees them.
+# the stock sees them.  `timeout` is the ledger's.
 
 use strict;
 use warnings;
@@ -39,10 +39,10 @@ sub new {
     my ($class, %options) = @_;
     my %paths = %{ delete $options{paths} };
     my $self  = bless {
-        code => '', guard => '', redis_words => '',
+        code => '', guard => '', redis_words => '', timeout => '10s',
         (map { $_ => delete $options{$_} }
              grep { exists $options{$_} }
-                  qw(backend redis redis_words code guard)),
+                  qw(backend redis redis_words code guard timeout)),
         http => $options{http} || '', server => $options{server} || '',
     }, $class;
 
@@ -85,7 +85,7 @@ sub configure {
     $nginx->configure(
         http => <<"HTTP", server => <<"SERVER");
     iap_guard_zone    iap 8m;
-    iap_guard_ledger  @{[ $nginx->file('ledger/ledger.db') ]} timeout=10s;
+    iap_guard_ledger  @{[ $nginx->file('ledger/ledger.db') ]} timeout=$self->{timeout};
     $store
     $self->{http}
 HTTP
