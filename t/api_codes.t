@@ -6,6 +6,7 @@ use warnings;
 
 use lib 't/lib';
 
+use Fcntl qw(LOCK_EX);
 use JSON::PP ();
 use Test::More;
 
@@ -49,6 +50,8 @@ SERVER
 
     $test->end;
 }
+
+stalled();
 
 done_testing;
 
@@ -594,6 +597,46 @@ sub logged {
 
     my $token = $nginx->token;
     ok !$nginx->log_lines(qr/$token/), 'log: not the token';
+
+    return;
+}
+
+
+# a ledger that can't be written: 503, and when to come back; what was asked for
+# may be done all the same.  Looking does not need to write.
+
+sub stalled {
+    $test = IapGuard::CodeTest->new(paths => \%paths,
+                                    timeout => '300ms');
+    $nginx = $test->nginx;
+    $test->stock('STALLED', 1);
+
+    open my $lock, '<', $nginx->file('ledger/ledger.lock')
+        or die "ledger.lock: $!\n";
+    flock $lock, LOCK_EX or die "flock: $!\n";
+
+    is outcome(codes('GET', $_)), '200', "stalled: GET codes$_"
+        foreach '', '/STALLED', '/STALLED/audit';
+
+    foreach my $case (['PUT', '/STALLED', { stock => 2 }],
+                      ['PATCH', '/STALLED', { add => 3 }],
+                      ['DELETE', '/STALLED'], ['POST', '', "STALLED,2\n"])
+    {
+        my $answer = codes(@$case);
+
+        is outcome($answer), '503 unavailable',
+           "stalled: $case->[0] codes$case->[1]";
+        is $answer->{headers}{'retry-after'}, 5,
+           "stalled: $case->[0] codes$case->[1]: when to come back";
+    }
+
+    close $lock;
+
+    ok $nginx->wait_for(10, sub {
+        return eval { $test->stock('AFTER', 1)->{free} };
+    }), 'stalled: and then it goes on';
+
+    $test->end(qr/iap_guard ledger/);
 
     return;
 }

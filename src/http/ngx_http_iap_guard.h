@@ -340,6 +340,9 @@ typedef struct {
     ngx_uint_t                      http_version;   /* the request's, and */
     unsigned                        keepalive:1;    /* r->keepalive, before
                                                        the call */
+    unsigned                        let_go:1;       /* the call's answer is
+                                                       sent; the call itself
+                                                       may have ended before */
 } ngx_http_iap_guard_fallback_t;
 
 

@@ -146,6 +146,7 @@ ngx_http_iap_guard_fallback_let_go(ngx_http_request_t *r,
 
     fallback = &ctx->fallback;
     fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_OVER;
+    fallback->let_go = 1;
 
     rc = ngx_http_iap_guard_pass_header(r, ctx);
 

@@ -405,7 +405,9 @@ ngx_http_iap_guard_settle_reads(ngx_http_request_t *r,
 
     state = ngx_http_iap_guard_outcome_state(r, &unit->since);
 
-    if (!ngx_http_iap_guard_outcome_is_sent(r, state)) {
+    if (!ngx_http_iap_guard_outcome_is_sent(r, state)
+        && !unit->ctx->fallback.let_go)
+    {
         return 0;
     }
 

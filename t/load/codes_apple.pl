@@ -90,8 +90,15 @@ sub campaign {
     cmp_ok scalar @tickets, '>', 10, "$name: many are accepted";
     is $bad->{reserved}, scalar @tickets,
         "$name: each that was accepted has a unit, and nobody else";
-    is scalar(grep { $_->{state} eq 'kept' } @{ $bad->{units} }),
-        scalar @tickets, "$name: which belongs to a ticket";
+
+    # they are told before their units are
+
+    my $kept = 0;
+    IapGuard::Nginx->wait_for(5, sub {
+        $kept = grep { $_->{state} eq 'kept' } @{ audit($test)->{units} };
+        return $kept == @tickets;
+    });
+    is $kept, scalar @tickets, "$name: which belongs to a ticket";
 
     # a lease is no matter to those
 

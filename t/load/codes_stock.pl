@@ -1,10 +1,10 @@
 #!/usr/bin/perl
 
 # A code that everybody wants, and everything that can go wrong with it: the
-# service says yes, no, late, or never; clients leave; workers are killed.  Units
-# are in the file of one machine, in a Redis that two share, in a Cluster.  At
-# every moment sold + reserved + free = initial, and what the service has given
-# to anybody is sold.
+# service says yes, no, late, or never; clients leave; workers are killed, and
+# replaced.  Units are in the file of one machine, in a Redis that two share, in
+# a Cluster.  At every moment sold + reserved + free = initial, and what the
+# service has given to anybody is sold.
 #
 # Runs beside others.
 #
@@ -33,7 +33,7 @@ use constant {
     LEASE   => 2,           # seconds
     LEAVE   => 0.3,         # seconds, after which some clients do
     AUDIT   => 0.15,        # seconds between two audits
-    KILL    => 1.2,         # and between two workers killed
+    KILL    => 0.8,         # and between two interruptions
     WORKERS => 4,
 };
 
@@ -107,9 +107,10 @@ sub campaign {
     ends($store, $machines[0]->code('SPRING'), $result,
          $backend->granted->{SPRING} || {});
 
-    note sprintf '%s: %d submissions in %.1f s, %d workers killed; %s; the '
-        . 'last unit was settled after %.1f s', $store,
+    note sprintf '%s: %d submissions in %.1f s, %d workers killed, %d reloads; '
+        . '%s; the last unit was settled after %.1f s', $store,
         sum0(values %{ $result->{statuses} }), $took, $seen->{killed},
+        $seen->{reloads},
         join(', ', map { "$_: $result->{statuses}{$_}" }
                    sort keys %{ $result->{statuses} }), $over // -1;
 
@@ -203,7 +204,8 @@ sub submit {
 
 sub watch {
     my ($machines, $loads) = @_;
-    my %seen = (wrong => [], audits => 0, sold => 0, killed => 0);
+    my %seen = (wrong => [], audits => 0, sold => 0, killed => 0,
+                reloads => 0);
     my $kill = IapGuard::Loop::now() + KILL / 2;
     my $turn = 0;
 
@@ -224,14 +226,30 @@ sub watch {
 
         if (IapGuard::Loop::now() >= $kill) {
             $kill += KILL;
-            my @workers = $machine->nginx->workers;
-            $seen{killed} += kill 'KILL', $workers[rand @workers] if @workers;
+            interrupt($machine, \%seen);
         }
 
         sleep AUDIT;
     }
 
     return \%seen;
+}
+
+
+# A worker is killed, or all are replaced, in turn
+
+sub interrupt {
+    my ($machine, $seen) = @_;
+    my @workers = $machine->nginx->workers;
+
+    if ($seen->{killed} > $seen->{reloads}) {
+        $seen->{reloads} += kill 'HUP', $machine->nginx->master;
+
+    } elsif (@workers) {
+        $seen->{killed} += kill 'KILL', $workers[rand @workers];
+    }
+
+    return;
 }
 
 
