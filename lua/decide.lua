@@ -218,11 +218,9 @@ local function bucket_charge(k, tat, rule)
 end
 
 
-local function bucket_look(k, rule, again)
-  if k > filled then
-    buckets_read(k)
-  end
+-- k is among those that were read, or could not be
 
+local function bucket_look(k, rule, again)
   local stored = held and held[k - base]
 
   if again or not stored then
@@ -363,23 +361,14 @@ local function window_look(w, rule)
 end
 
 
--- of n decisions
+-- the first one of a span
 
-local function window_charge(w, span, rule, n)
-  local length = rule.second
-
+local function window_charge(w, span, rule)
   if w.start < span then
     w.start, w.count = span, 0
   end
 
-  w.count = w.count + n
-
-  if w.ends == span + length then
-    w.unwritten = true
-    return
-  end
-
-  w.ends = span + length
+  w.count, w.ends = w.count + 1, span + rule.second
 
   return window_write(w)
 end
@@ -390,7 +379,8 @@ end
 -- set's own: one for all decisions of the call; as a text it is what a member
 -- has that was seen in it.  last is the set's own, false if it has none in
 -- the window; users their number, false until it is known; old: there may be
--- members from before; kept: the expiry was set.  known are the parts of members, as texts: of all, if it is a small
+-- members from before; recent: a member's part, as text, of which that is known
+-- to be in the window; kept: a member was charged, and the expiry set.  known are the parts of members, as texts: of all, if it is a small
 -- set, else of those that this call has charged.  For the others scores are
 -- asked, those of a run's members at once; asked: where these begin in ARGV,
 -- or true if there is nothing to be asked.
@@ -402,9 +392,10 @@ local function set_at(k)
   local s = sets[KEYS[k]]
 
   if not s then
-    s = { k = k, part = 0, latest = 0, text = '', last = false,
+    s = { k = k, part = 0, latest = 0, text = '', expiry = '', last = false,
           users = false, old = true, kept = false, known = false,
-          asked = false, scores = false, told = false }
+          asked = false, scores = false, recent = '', charges = false,
+          ncharges = 0, told = false }
     sets[KEYS[k]] = s
   end
 
@@ -412,8 +403,24 @@ local function set_at(k)
 end
 
 
-local function distinct_read(s, part)
-  local k = s.k
+-- The charges of a set after its first wait, to be one command: what can fail
+-- has not failed then.
+
+local function distinct_write(s)
+  if s.ncharges ~= 0 then
+    local k = s.k
+
+    pcall('ZADD', KEYS[k], unpack(s.charges, 1, s.ncharges))
+    s.ncharges = 0
+  end
+end
+
+
+local function distinct_read(s, rule)
+  local k, part = s.k, rule.first
+
+  distinct_write(s)
+
   local newest = pcall('ZRANGE', KEYS[k], '-3', '-1', 'WITHSCORES')
 
   if newest.err then
@@ -459,9 +466,14 @@ local function distinct_read(s, part)
     last = false
   end
 
-  s.part, s.latest, s.text = part, latest, format(INTEGER, latest)
+  if latest ~= rule.latest then
+    rule.latest, rule.text = latest, format(INTEGER, latest)
+    rule.expiry = expiry((latest + PARTS) * part)
+  end
+
+  s.part, s.latest, s.text, s.expiry = part, latest, rule.text, rule.expiry
   s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
-  s.asked, s.told = users and true, false
+  s.asked, s.recent, s.told = users and true, '', false
 end
 
 
@@ -472,7 +484,7 @@ local function distinct_look(s, rule, members, n, i)
   local k, err = s.k, nil
 
   if s.part ~= part then
-    err = distinct_read(s, part)
+    err = distinct_read(s, rule)
     if err then
       return 'E', err
     end
@@ -504,8 +516,15 @@ local function distinct_look(s, rule, members, n, i)
 
     -- seen in another part, or provisional
 
-    if score and floor(tonumber(score)) > latest - PARTS then
-      return 'A', 'A'
+    if score then
+      if score == s.recent then
+        return 'A', 'A'
+      end
+
+      if floor(tonumber(score)) > latest - PARTS then
+        s.recent = score
+        return 'A', 'A'
+      end
     end
 
     if not s.users then
@@ -525,6 +544,8 @@ local function distinct_look(s, rule, members, n, i)
     return 'N', 'N'
   end
 
+  distinct_write(s)
+
   local oldest = pcall('ZRANGE', KEYS[k],
                        format(INTEGER, latest - PARTS + 1), '+inf',
                        'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
@@ -537,7 +558,8 @@ local function distinct_look(s, rule, members, n, i)
 end
 
 
--- All members in the window, told once; false: there are too many.
+-- All members in the window, of a set that has just refused, told once; false:
+-- there are too many.
 
 local may_tell = TOLD_ALL_MAX
 
@@ -563,10 +585,10 @@ local function distinct_members(s)
 end
 
 
--- What a charge of the set is, besides the members: the expiry, and in a new
--- part that what is before the window goes.
+-- What the first charge of a set is, besides the member: the expiry, and in a
+-- new part that what is before the window goes.
 
-local function distinct_keep(s, rule)
+local function distinct_keep(s)
   local k, latest, err = s.k, s.latest, nil
 
   if s.old and s.last ~= latest then
@@ -574,9 +596,8 @@ local function distinct_keep(s, rule)
                        '(' .. format(INTEGER, latest - PARTS + 1)))
   end
 
-  if not err and not s.kept then
-    err = failed(pcall('PEXPIREAT', KEYS[k],
-                       expiry((latest + PARTS) * rule.first)))
+  if not err then
+    err = failed(pcall('PEXPIREAT', KEYS[k], s.expiry))
   end
 
   s.last, s.kept = latest, true
@@ -587,27 +608,36 @@ end
 
 -- unseen: in the window the member is not yet
 
-local function distinct_charge(s, rule, member, unseen, provisional)
+local function distinct_charge(s, member, unseen, provisional)
   local k = s.k
   local text = provisional and s.text .. '.5' or s.text
-  local err = failed(pcall('ZADD', KEYS[k], text, member))
 
-  if err then
-    return err
-  end
+  if s.kept then
+    local n, charges = s.ncharges, s.charges or {}
 
-  err = distinct_keep(s, rule)
+    charges[n + 1], charges[n + 2] = text, member
+    s.ncharges, s.charges = n + 2, charges
 
-  if err then
+  else
+    local err = failed(pcall('ZADD', KEYS[k], text, member))
 
-    -- no half of it stays, least of all a key that never expires
-
-    if unseen then
-      pcall('ZREM', KEYS[k], member)
+    if err then
+      return err
     end
 
-    s.part = 0
-    return err
+    err = distinct_keep(s)
+
+    if err then
+
+      -- no half of it stays, least of all a key that never expires
+
+      if unseen then
+        pcall('ZREM', KEYS[k], member)
+      end
+
+      s.part = 0
+      return err
+    end
   end
 
   s.known[member] = text
@@ -636,10 +666,10 @@ for r = 1, nrules do
   end
 
   rules[r] = { kind = kind, first = first, second = second,
-               dry_run = dry_run == DRY_RUN, window = window,
+               dry_run = dry_run == DRY_RUN, window = window, span = -1,
                provisional = find(ARGV[a], 'P', 2, true) and true,
                fresh = now + first, limit = now + second - first,
-               empty = now + second }
+               empty = now + second, latest = 0, text = '', expiry = '' }
   a = a + 3
 end
 
@@ -708,10 +738,32 @@ while a <= nargs do
       local kind, letter, value = rule.kind
 
       if kind == BUCKET then
-        letter, value = bucket_look(bucket + on[i], rule, again)
+        local b = bucket + on[i]
+
+        if b > filled then
+          buckets_read(b)
+        end
+
+        -- what bucket_look() would say
+
+        local tat = held and held[b - base]
+        tat = tat and not again and tonumber(tat)
+
+        if tat and tat >= now and tat <= rule.limit then
+          letter, value = 'A', tat + rule.first
+        else
+          letter, value = bucket_look(b, rule, again)
+        end
 
       elseif kind == WINDOW then
-        letter, value = window_look(on[i], rule)
+        local w = on[i]
+
+        if w.start == rule.span and w.count < rule.first then
+          letter, value = 'A', w.start
+        else
+          letter, value = window_look(w, rule)
+          rule.span = letter == 'A' and value or -1
+        end
 
       elseif own then
         k = k + 1
@@ -763,10 +815,16 @@ while a <= nargs do
           failure = bucket_charge(bucket + on[i], value, rule)
 
         elseif kind == WINDOW then
-          failure = window_charge(on[i], value, rule, 1)
+          local w = on[i]
+
+          if w.start == value and w.ends == value + rule.second then
+            w.count, w.unwritten = w.count + 1, true
+          else
+            failure = window_charge(w, value, rule)
+          end
 
         elseif value then
-          failure = distinct_charge(on[i], rule, ARGV[members + d - 1],
+          failure = distinct_charge(on[i], ARGV[members + d - 1],
                                     value == 'N', value == 'N'
                                     and (rule.provisional or err ~= ''))
         end
@@ -805,6 +863,10 @@ for _, w in pairs(windows) do
   if w.unwritten then
     window_write(w)
   end
+end
+
+for _, s in pairs(sets) do
+  distinct_write(s)
 end
 
 told[#told + 1] = rep('A', admitted)
