@@ -447,3 +447,12 @@ qr/^iap_guard_json_total\{result="read"\} 1$/m
 --- access_log eval
 [map { qr{^/log/$_$}m } "none <ABC>", "guarded <ABC>", "file <->", "asked <ABC>",
  "unbuffered <->", "unread <->"]
+
+
+
+=== TEST 23: before a breaker, which reads it as well
+--- options: iap_guard_breaker b; client_body_buffer_size 1k;
+--- http_config: iap_guard_breaker b;
+--- tcp_query eval: ::proxied($::json)
+--- request eval
+"POST /t\n$::json"
