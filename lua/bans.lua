@@ -7,13 +7,15 @@
 --        how many entries to read at most
 -- reply  the id that it is read up to now
 --        1 if there may be more, else 0
---        then six for each entry, in the order in which they were written:
+--        then seven for each entry, in the order in which they were written:
 --            the number of the machine that wrote it
 --            "ban" or "lift"
 --            the guard
 --            the layer
 --            the key
 --            ban: how long it still lasts, in ms; lift: 0
+--            how long ago it was written, in ms; 0 if that was later, by this
+--                server's clock, which may be behind another master's
 --        or, in place of all that, the first token of an error
 --
 -- In a lift, what is empty matches any.  An entry that ban.lua would not
@@ -32,7 +34,7 @@
 local KEYS, ARGV = KEYS, ARGV
 local pcall = redis.pcall
 local find, match = string.find, string.match
-local floor = math.floor
+local floor, max = math.floor, math.max
 
 local GUARD_MAX, LAYER_MAX, KEY_MAX = 64, 32, 64
 local UNTIL_DIGITS_MAX = 15
@@ -58,7 +60,7 @@ end
 
 -- Appends an entry, whose fields may be anything, to the reply.
 
-local function tell(reply, fields)
+local function tell(reply, id, fields)
   local entry, left = {}, 0
 
   for f = 1, #fields, 2 do
@@ -101,6 +103,7 @@ local function tell(reply, fields)
   reply[n + 1], reply[n + 2], reply[n + 3] = entry.machine, entry.op,
                                              entry.guard
   reply[n + 4], reply[n + 5], reply[n + 6] = entry.layer, entry.key, left
+  reply[n + 7] = max(now - match(id, '^%d+'), 0)
 end
 
 
@@ -131,7 +134,7 @@ local reply = { n > 0 and entries[n][1] or after,
                 n == tonumber(count) and 1 or 0 }
 
 for e = 1, n do
-  tell(reply, entries[e][2])
+  tell(reply, entries[e][1], entries[e][2])
 end
 
 return reply

@@ -240,12 +240,17 @@ iap_table_set_scan(const iap_table_t *t, iap_table_set_t *set,
 }
 
 
+/* what was never used, or has passed first: what has passed may tell something
+   still, as long as there is room */
+
 static iap_entry_t *
 iap_table_set_take(const iap_table_t *t, const iap_table_set_t *set,
     const iap_table_chosen_t *chosen)
 {
     unsigned      i;
-    iap_entry_t  *e;
+    iap_entry_t  *e, *first;
+
+    first = NULL;
 
     for (i = 0; i < IAP_TABLE_WAYS; i++) {
 
@@ -255,12 +260,16 @@ iap_table_set_take(const iap_table_t *t, const iap_table_set_t *set,
 
         e = (iap_entry_t *) (void *) (set->base + (size_t) i * t->stride);
 
+        if (first != NULL && e->until >= first->until) {
+            continue;
+        }
+
         if (!iap_table_is_chosen(chosen, e)) {
-            return e;
+            first = e;
         }
     }
 
-    return NULL;
+    return first;
 }
 
 

@@ -5,8 +5,8 @@
  * An entry begins with its key and with the moment `until` which it carries
  * information: until that a bucket is not full, a user is in a window, an
  * address is banned.  A passed entry is as good as absent, and only such
- * entries make room for others.  That is the rule which keeps a spent key
- * from being forgotten into a fresh bucket.
+ * entries make room for others, of a set that which passed first.  That is
+ * the rule which keeps a spent key from being forgotten into a fresh bucket.
  *
  * A key may live in either of two sets, chosen by its hash; a new one goes
  * to the set with more room ("the power of two choices", Mitzenmacher 1996),

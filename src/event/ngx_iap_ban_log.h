@@ -10,12 +10,14 @@
  * have, or over, is passed over.
  *
  * A machine reads its own changes as well: whatever crossed on the way, who
- * has read all of the log has the same bans as everybody else.  The price is
- * that of two opposite changes within half a second the earlier one may come
- * back for that long.  For the same reason reading all of it once more, after
- * a flush or a failover, does no harm.  But what was banned while the store
- * was away can be ended, before it is written, by a lift that the log already
- * had.
+ * has read all of the log has the same bans as everybody else.  What is read
+ * does not undo what is newer: a lift ends no ban that was made here after it
+ * and has not been read yet, and so comes later in the log, if ever; and a
+ * ban that was lifted does not come back from what is older.  That is told by
+ * how long ago an entry was written, and where a tenth of a second does not
+ * tell it, the log's order prevails as soon as both have been read.  So
+ * reading all of it once more, after a flush or a failover, does no harm: not
+ * even if the lift was lost, as far as the zone remembers it (iap_ban.h).
  *
  * What can't be written now waits in the worker, NGX_IAP_BAN_LOG_WAITING
  * changes at most, the oldest lost first, and is written when the store is

@@ -9,11 +9,16 @@
 #define NGX_IAP_BAN_LOG_READ    256
 
 /* words of an entry in lua/bans.lua's reply, and those before the first */
-#define NGX_IAP_BAN_LOG_WORDS   6
+#define NGX_IAP_BAN_LOG_WORDS   7
 #define NGX_IAP_BAN_LOG_HEAD    2
 
 /* "18446744073709551615-18446744073709551615" */
 #define NGX_IAP_BAN_LOG_ID_MAX  41
+
+
+/* by which clocks of workers, and a clock that is not looked at during a turn
+   of the event loop, may be wrong */
+#define NGX_IAP_BAN_LOG_SLACK   (100 * IAP_TICKS_PER_MS)
 
 
 /* how an entry is made of words; texts are the reply's */
@@ -24,6 +29,7 @@ typedef struct {
     ngx_str_t              layer;
     ngx_str_t              key;
     iap_ticks_t            left;
+    iap_ban_when_t         when;        /* it was written */
     unsigned               lift:1;
 } ngx_iap_ban_entry_t;
 
@@ -34,8 +40,8 @@ static ngx_int_t ngx_iap_ban_log_number(u_char **p, u_char *last,
     uint64_t *number);
 static ngx_uint_t ngx_iap_ban_log_claim(ngx_iap_ban_log_t *ban_log,
     uint64_t ms, uint64_t seq);
-static ngx_int_t ngx_iap_ban_log_entry(redisReply **words,
-    ngx_iap_ban_entry_t *entry);
+static ngx_int_t ngx_iap_ban_log_entry(ngx_iap_ban_log_t *ban_log,
+    redisReply **words, ngx_iap_ban_entry_t *entry);
 static void ngx_iap_ban_log_apply(ngx_iap_ban_log_t *ban_log,
     ngx_iap_ban_entry_t *entry);
 static void ngx_iap_ban_log_take(ngx_iap_ban_log_t *ban_log,
@@ -73,6 +79,8 @@ ngx_iap_ban_log_read_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     ngx_iap_args_bytes(args, id, ngx_sprintf(id, "%uL-%uL", ban_log->read_ms,
                                              ban_log->read_seq) - id);
     ngx_iap_args_number(args, NGX_IAP_BAN_LOG_READ);
+
+    ban_log->asked = ngx_iap_now();
 }
 
 
@@ -119,7 +127,9 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
     for (i = NGX_IAP_BAN_LOG_HEAD; i < reply->elements;
          i += NGX_IAP_BAN_LOG_WORDS)
     {
-        if (ngx_iap_ban_log_entry(&reply->element[i], &entry) == NGX_OK) {
+        if (ngx_iap_ban_log_entry(ban_log, &reply->element[i], &entry)
+            == NGX_OK)
+        {
             ngx_iap_ban_log_apply(ban_log, &entry);
         }
     }
@@ -228,11 +238,13 @@ ngx_iap_ban_log_claim(ngx_iap_ban_log_t *ban_log, uint64_t ms, uint64_t seq)
 /* the script passes over what is malformed; but a node may be no Redis */
 
 static ngx_int_t
-ngx_iap_ban_log_entry(redisReply **words, ngx_iap_ban_entry_t *entry)
+ngx_iap_ban_log_entry(ngx_iap_ban_log_t *ban_log, redisReply **words,
+    ngx_iap_ban_entry_t *entry)
 {
-    long long    left;
-    ngx_str_t   *texts[NGX_IAP_BAN_LOG_WORDS - 1], op;
-    ngx_uint_t   i;
+    long long     left;
+    ngx_str_t    *texts[NGX_IAP_BAN_LOG_WORDS - 2], op;
+    ngx_uint_t    i;
+    iap_ticks_t   age, heard;
 
     texts[0] = &entry->machine;
     texts[1] = &op;
@@ -240,7 +252,7 @@ ngx_iap_ban_log_entry(redisReply **words, ngx_iap_ban_entry_t *entry)
     texts[3] = &entry->layer;
     texts[4] = &entry->key;
 
-    for (i = 0; i < NGX_IAP_BAN_LOG_WORDS - 1; i++) {
+    for (i = 0; i < NGX_IAP_BAN_LOG_WORDS - 2; i++) {
 
         if (words[i]->type != REDIS_REPLY_STRING) {
             return NGX_ERROR;
@@ -251,10 +263,22 @@ ngx_iap_ban_log_entry(redisReply **words, ngx_iap_ban_entry_t *entry)
     }
 
     if (words[i]->type != REDIS_REPLY_INTEGER
+        || words[i + 1]->type != REDIS_REPLY_INTEGER
+        || words[i + 1]->integer < 0
         || entry->key.len > IAP_KEY_TEXT_MAX)
     {
         return NGX_ERROR;
     }
+
+    age = ngx_min((iap_ticks_t) words[i + 1]->integer,
+                  NGX_IAP_BAN_MAX / IAP_TICKS_PER_MS)
+          * IAP_TICKS_PER_MS;
+
+    heard = ngx_iap_now() + NGX_IAP_BAN_LOG_SLACK;
+    entry->when.latest = heard > age ? heard - age : 0;
+
+    age += NGX_IAP_BAN_LOG_SLACK;
+    entry->when.earliest = ban_log->asked > age ? ban_log->asked - age : 0;
 
     entry->lift = op.len == 4;
 
@@ -296,6 +320,7 @@ ngx_iap_ban_log_apply(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
     filter.layer = entry->layer;
     filter.any_key = (view.len == 0);
     filter.key = view;
+    filter.when = &entry->when;
 
     (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
 
@@ -308,6 +333,7 @@ ngx_iap_ban_log_take(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
 {
     ngx_int_t              rc;
     iap_view_t             key;
+    ngx_uint_t             here;
     iap_ticks_t            left;
     ngx_iap_slot_t        *slot;
     ngx_iap_slot_layer_t  *layer;
@@ -328,7 +354,13 @@ ngx_iap_ban_log_take(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
     key.len = entry->key.len;
     left = entry->left;
 
-    rc = ngx_iap_ban_take(ban_log->zone, slot, layer, key, &left);
+    here = entry->machine.len == ban_log->machine.len
+           && ngx_memcmp(entry->machine.data, ban_log->machine.data,
+                         ban_log->machine.len)
+              == 0;
+
+    rc = ngx_iap_ban_take(ban_log->zone, slot, layer, key, &left,
+                          &entry->when, here);
 
     if (rc == NGX_DECLINED) {
         ngx_iap_zone_full(ban_log->zone, ban_log->log);

@@ -26,6 +26,8 @@ typedef struct {
 typedef struct {
     uint8_t                by_hand;
     const uint64_t        *pardons;     /* NULL: whatever was lifted since */
+    const iap_ban_when_t  *when;        /* NULL: it is made here, and now */
+    ngx_uint_t             told;        /* was made here, and is told now */
 } ngx_iap_ban_how_t;
 
 
@@ -35,7 +37,7 @@ static iap_hash_t ngx_iap_ban_hash_prefix(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_addr_t *addr, unsigned bits);
 static ngx_int_t ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
-    iap_ticks_t *duration, const uint64_t *pardons);
+    iap_ticks_t *duration, const ngx_iap_ban_how_t *how);
 static ngx_int_t ngx_iap_ban_count(ngx_iap_slot_t *slot, ngx_int_t rc);
 static ngx_int_t ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, ngx_iap_slot_layer_t *layer, const iap_addr_t *addr,
@@ -56,14 +58,15 @@ static ngx_uint_t ngx_iap_ban_get(ngx_iap_zone_t *zone, iap_hash_t hash,
     ngx_iap_ban_info_t *info);
 static ngx_int_t ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban,
     void *data);
+static ngx_uint_t ngx_iap_ban_end(ngx_iap_ban_search_t *search,
+    iap_hash_t hash);
 static void ngx_iap_bans_pardon(ngx_iap_zone_t *zone,
     ngx_iap_ban_filter_t *filter);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
     iap_ticks_t now, ngx_iap_ban_info_t *info);
 
 
-static const ngx_iap_ban_how_t  ngx_iap_ban_by_hand = { 1, NULL };
-static const ngx_iap_ban_how_t  ngx_iap_ban_elsewhere = { 0, NULL };
+static const ngx_iap_ban_how_t  ngx_iap_ban_by_hand = { 1, NULL, NULL, 0 };
 
 
 ngx_int_t
@@ -94,6 +97,8 @@ ngx_iap_ban_segment(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     how.by_hand = 0;
     how.pardons = &pardons;
+    how.when = NULL;
+    how.told = 0;
 
     return ngx_iap_ban_count(slot, ngx_iap_ban_prefix_put(zone, slot, layer,
                                                   addr, bits, duration, &how));
@@ -113,14 +118,20 @@ ngx_iap_ban_count(ngx_iap_slot_t *slot, ngx_int_t rc)
 
 ngx_int_t
 ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration)
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration,
+    const iap_ban_when_t *when, ngx_uint_t here)
 {
-    unsigned    bits;
-    iap_addr_t  addr;
+    unsigned           bits;
+    iap_addr_t         addr;
+    ngx_iap_ban_how_t  how;
+
+    how.by_hand = 0;
+    how.pardons = NULL;
+    how.when = when;
+    how.told = here;
 
     if (!ngx_iap_ban_is_segment(layer)) {
-        return ngx_iap_ban_key_put(zone, slot, layer, key, duration,
-                                   &ngx_iap_ban_elsewhere);
+        return ngx_iap_ban_key_put(zone, slot, layer, key, duration, &how);
     }
 
     if (!ngx_iap_ban_is_prefix(key, &addr, &bits)) {
@@ -128,7 +139,7 @@ ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     }
 
     return ngx_iap_ban_prefix_put(zone, slot, layer, &addr, bits, duration,
-                                  &ngx_iap_ban_elsewhere);
+                                  &how);
 }
 
 
@@ -145,8 +156,7 @@ ngx_iap_ban_key_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     subject.by_hand = how->by_hand;
     subject.key = key;
 
-    return ngx_iap_ban_put(zone, slot, &subject, NULL, 0, duration,
-                           how->pardons);
+    return ngx_iap_ban_put(zone, slot, &subject, NULL, 0, duration, how);
 }
 
 
@@ -169,8 +179,7 @@ ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     subject.key.data = text;
     subject.key.len = iap_addr_text(&prefix, bits, text);
 
-    return ngx_iap_ban_put(zone, slot, &subject, &prefix, bits, duration,
-                           how->pardons);
+    return ngx_iap_ban_put(zone, slot, &subject, &prefix, bits, duration, how);
 }
 
 
@@ -179,7 +188,7 @@ ngx_iap_ban_prefix_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 static ngx_int_t
 ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ban_subject_t *subject, const iap_addr_t *prefix, unsigned bits,
-    iap_ticks_t *duration, const uint64_t *pardons)
+    iap_ticks_t *duration, const ngx_iap_ban_how_t *how)
 {
     bool         is_new, stored;
     iap_ticks_t  now, until;
@@ -191,12 +200,20 @@ ngx_iap_ban_put(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     /* who lifts raises them first, and then looks for what is to be lifted */
 
-    if (pardons != NULL && *pardons != slot->pardons) {
+    if ((how->pardons != NULL && *how->pardons != slot->pardons)
+        || (how->when != NULL
+            && iap_ban_is_lifted(&zone->bans, subject->hash, how->when)))
+    {
         ngx_shmtx_unlock(&zone->shpool->mutex);
         return NGX_ABORT;
     }
 
-    stored = iap_ban_put(&zone->bans, subject, &until, now, &is_new);
+    stored = iap_ban_put(&zone->bans, subject, how->when, &until, now,
+                         &is_new);
+
+    if (stored && how->told) {
+        iap_ban_told(&zone->bans, subject->hash, how->when);
+    }
 
     if (stored && zone->head->bans_until < until) {
         zone->head->bans_until = until;
@@ -238,6 +255,27 @@ static ngx_uint_t
 ngx_iap_ban_is_prefix(iap_view_t key, iap_addr_t *addr, unsigned *bits)
 {
     return iap_addr_parse_prefix(key, addr, bits) && *bits != 0;
+}
+
+
+void
+ngx_iap_ban_again(ngx_iap_zone_t *zone, iap_hash_t hash)
+{
+    iap_ban_t    *ban;
+    iap_ticks_t   now;
+
+    now = ngx_iap_now();
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    ban = (iap_ban_t *) (void *) iap_table_find(&zone->bans, hash);
+
+    if (ban != NULL && ban->entry.until > now) {
+        ban->changed = now;
+        ban->here = 1;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
 }
 
 
@@ -594,8 +632,8 @@ ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban, void *data)
         return NGX_OK;
     }
 
-    if (search->lifts) {
-        ngx_iap_zone_forget(search->zone, NGX_IAP_KIND_BANS, ban->hash);
+    if (search->lifts && !ngx_iap_ban_end(search, ban->hash)) {
+        return NGX_OK;
     }
 
     if (search->visit == NULL) {
@@ -603,6 +641,24 @@ ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban, void *data)
     }
 
     return search->visit(ban, search->data);
+}
+
+
+/* 0: it has ended by itself, or stays */
+
+static ngx_uint_t
+ngx_iap_ban_end(ngx_iap_ban_search_t *search, iap_hash_t hash)
+{
+    bool  ended;
+
+    ngx_shmtx_lock(&search->zone->shpool->mutex);
+
+    ended = iap_ban_lift(&search->zone->bans, hash, search->filter->when,
+                         ngx_iap_now());
+
+    ngx_shmtx_unlock(&search->zone->shpool->mutex);
+
+    return ended;
 }
 
 

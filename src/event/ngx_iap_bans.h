@@ -45,6 +45,7 @@ typedef struct {
     iap_addr_t   addr;          /* of prefixes; IAP_ADDR_NONE: of none */
     unsigned     bits;
     ngx_uint_t   keeps;         /* bans by hand stay as they are */
+    const iap_ban_when_t  *when;    /* NULL: they are lifted here, and now */
 } ngx_iap_ban_filter_t;
 
 
@@ -73,13 +74,20 @@ ngx_int_t ngx_iap_ban_segment(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_ticks_t *duration, uint64_t pardons);
 
 /*
- * A ban that another machine has made: key as it is shown.  The same, but it
- * is not counted in bans_total, and not taken for one by hand.  NGX_ERROR: the
- * key is none of that layer.
+ * A ban that was told: key as it is shown.  The same, but it is not counted
+ * in bans_total, and not taken for one by hand.  here: this machine had made
+ * it.  NGX_ABORT: it was lifted since; NGX_ERROR: the key is none of that
+ * layer.
  */
 
 ngx_int_t ngx_iap_ban_take(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration);
+    ngx_iap_slot_layer_t *layer, iap_view_t key, iap_ticks_t *duration,
+    const iap_ban_when_t *when, ngx_uint_t here);
+
+/* a ban in force is about to be told once more: the same as if it was made
+   now */
+
+void ngx_iap_ban_again(ngx_iap_zone_t *zone, iap_hash_t hash);
 
 /* what is left of the ban of that very key, as it is shown; 0: there is none,
    though another prefix may be banned */

@@ -7,8 +7,8 @@
  * the commit: what was written into a file that is gone is not acknowledged.
  *
  * A group that may get by with looking (reads, and reservations, of which many
- * are refused) is looked at first, without the lock; what won't do with that
- * is then a group that writes.
+ * are refused) does that first, without the lock.  From the first operation on
+ * that has to write, it is then a group that does.
  *
  * Where the whole group fails, what only reads is carried out once more by
  * itself: a ticket can be looked up while the disk is full.
@@ -24,8 +24,7 @@ typedef ngx_int_t (*ngx_iap_file_op_pt)(ngx_iap_file_db_t *db,
 
 
 static ngx_uint_t ngx_iap_file_try(ngx_iap_file_db_t *db,
-    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_ledger_op_t **rest,
-    ngx_iap_file_report_t *report);
+    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static void ngx_iap_file_write(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static ngx_int_t ngx_iap_file_write_locked(ngx_iap_file_db_t *db,
@@ -36,7 +35,7 @@ static ngx_int_t ngx_iap_file_undo(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t *op, ngx_iap_file_report_t *report);
 static ngx_int_t ngx_iap_file_read_in(ngx_iap_file_db_t *db,
     ngx_iap_file_mode_e mode, ngx_iap_ledger_op_t **ops, ngx_uint_t n,
-    ngx_iap_ledger_op_t **rest, ngx_uint_t *left);
+    ngx_uint_t *done);
 static void ngx_iap_file_read_failed(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static void ngx_iap_file_begin(ngx_iap_file_db_t *db,
@@ -86,8 +85,7 @@ void
 ngx_iap_file_db_run(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
     ngx_uint_t n, ngx_iap_file_report_t *report)
 {
-    ngx_uint_t            i, left;
-    ngx_iap_ledger_op_t  *rest[NGX_IAP_FILE_BATCH];
+    ngx_uint_t  i, done;
 
     memset(report, 0, sizeof(ngx_iap_file_report_t));
 
@@ -105,10 +103,10 @@ ngx_iap_file_db_run(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
         return;
     }
 
-    left = ngx_iap_file_try(db, ops, n, rest, report);
+    done = ngx_iap_file_try(db, ops, n, report);
 
-    if (left != 0) {
-        ngx_iap_file_write(db, rest, left, report);
+    if (done < n) {
+        ngx_iap_file_write(db, ops + done, n - done, report);
     }
 
     report->made = db->made;
@@ -116,15 +114,14 @@ ngx_iap_file_db_run(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
 }
 
 
-/* looks, if that may do; what is left is to be written */
+/* looks, if that may do: how many have been carried out so */
 
 static ngx_uint_t
 ngx_iap_file_try(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
-    ngx_uint_t n, ngx_iap_ledger_op_t **rest, ngx_iap_file_report_t *report)
+    ngx_uint_t n, ngx_iap_file_report_t *report)
 {
-    ngx_uint_t  i, left, writes, reserves;
+    ngx_uint_t  i, done, reserves;
 
-    writes = 0;
     reserves = 0;
 
     for (i = 0; i < n; i++) {
@@ -132,30 +129,23 @@ ngx_iap_file_try(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
         if (ops[i]->kind == NGX_IAP_LEDGER_RESERVE) {
             reserves++;
 
-        } else {
-            writes += !ngx_iap_ledger_reads(ops[i]->kind);
-        }
-    }
-
-    if (writes == 0) {
-
-        if (ngx_iap_file_read_in(db, NGX_IAP_FILE_TRY, ops, n, rest, &left)
-            == NGX_OK)
-        {
-            return left;
-        }
-
-        if (reserves == 0) {
-            ngx_iap_file_read_failed(db, ops, n, report);
+        } else if (!ngx_iap_ledger_reads(ops[i]->kind)) {
             return 0;
         }
-
-        ngx_iap_file_roll_back(db);
     }
 
-    memcpy(rest, ops, n * sizeof(ngx_iap_ledger_op_t *));
+    if (ngx_iap_file_read_in(db, NGX_IAP_FILE_TRY, ops, n, &done) == NGX_OK) {
+        return done;
+    }
 
-    return n;
+    if (reserves == 0) {
+        ngx_iap_file_read_failed(db, ops, n, report);
+        return n;
+    }
+
+    ngx_iap_file_roll_back(db);
+
+    return 0;
 }
 
 
@@ -212,7 +202,7 @@ ngx_iap_file_write(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
     }
 
     if (reads != 0 && db->sqlite != NULL
-        && ngx_iap_file_read_in(db, NGX_IAP_FILE_LOOK, ops, reads, ops, &n)
+        && ngx_iap_file_read_in(db, NGX_IAP_FILE_LOOK, ops, reads, &n)
            != NGX_OK)
     {
         ngx_iap_file_read_failed(db, ops, reads, report);
@@ -326,13 +316,9 @@ ngx_iap_file_undo(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
 
 static ngx_int_t
 ngx_iap_file_read_in(ngx_iap_file_db_t *db, ngx_iap_file_mode_e mode,
-    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_ledger_op_t **rest,
-    ngx_uint_t *left)
+    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_uint_t *done)
 {
-    ngx_int_t   rc;
-    ngx_uint_t  i;
-
-    *left = 0;
+    ngx_int_t  rc;
 
     if (ngx_iap_file_there(db) != NGX_OK
         || ngx_iap_file_exec(db, NGX_IAP_SQL_BEGIN_READ, "") != NGX_OK
@@ -343,17 +329,19 @@ ngx_iap_file_read_in(ngx_iap_file_db_t *db, ngx_iap_file_mode_e mode,
 
     ngx_iap_file_begin(db, mode);
 
-    for (i = 0; i < n; i++) {
-        ops[i]->outcome = NGX_IAP_LEDGER_OK;
+    for (*done = 0; *done < n; (*done)++) {
+        ops[*done]->outcome = NGX_IAP_LEDGER_OK;
 
-        rc = ngx_iap_file_ops[ops[i]->kind](db, ops[i]);
+        rc = ngx_iap_file_ops[ops[*done]->kind](db, ops[*done]);
 
         if (rc == NGX_ERROR) {
             return NGX_ERROR;
         }
 
+        /* those behind it are to see what it does */
+
         if (rc == NGX_DECLINED) {
-            rest[(*left)++] = ops[i];
+            break;
         }
     }
 

@@ -547,6 +547,7 @@ ngx_http_iap_guard_lift_tell_kept(ngx_iap_ban_info_t *ban, void *data)
         key.data = ban->key;
         key.len = ban->key_len;
 
+        ngx_iap_ban_again(lift->imcf->zone, ban->hash);
         ngx_iap_ban_log_made(lift->imcf->ban_log, &ban->guard, &ban->layer,
                              &key);
     }

@@ -6,7 +6,7 @@
 # What measures, or is about several processes, is as the module is; the others
 # have AddressSanitizer.
 
-AS_IT_IS = crash many power processes rows
+AS_IT_IS = crash many power processes rows stock_crash stock_rate
 
 PARTS = $(patsubst src/%.c,%,$(sort $(wildcard src/core/*.c)) \
         $(filter-out %_check.c,$(sort $(wildcard src/event/ngx_iap_file_*.c))) \
@@ -15,6 +15,7 @@ PARTS = $(patsubst src/%.c,%,$(sort $(wildcard src/core/*.c)) \
 FLAGS = -std=gnu11 -g -Wall -Wextra -Wno-unused-parameter -Werror -MMD \
         -Isrc/core -Isrc/event -It/unit -It/ledger \
         -I$(NGX)/src/core -I$(NGX)/src/event -I$(NGX)/src/event/modules \
+        -I$(NGX)/src/event/quic \
         -I$(NGX)/src/os/unix -I$(NGX)/objs
 
 TESTS = $(patsubst t/ledger/ledger_%.c,%,$(sort $(wildcard t/ledger/ledger_*.c)))

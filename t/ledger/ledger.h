@@ -22,8 +22,8 @@
 
 
 static char      lt_dir[PATH_MAX];
-static char      lt_path[PATH_MAX + 16];
-static char      lt_lock[PATH_MAX + 16];
+static char      lt_path[PATH_MAX + 64];
+static char      lt_lock[PATH_MAX + 64];
 static uint64_t  lt_time;                   /* of lt_clock() */
 static uint64_t  lt_again;                  /* as in ngx_iap_file_db_conf_t */
 
@@ -451,121 +451,6 @@ lt_sweep(ngx_iap_file_db_t *db, uint64_t keep)
     lt_free(sweep);
 
     return result;
-}
-
-
-/* a code of so many units that never expires */
-
-static inline ngx_iap_ledger_result_e
-lt_set(ngx_iap_file_db_t *db, const char *code, int64_t units)
-{
-    ngx_iap_code_edit_t      one;
-    ngx_iap_stock_edit_t    *edit;
-    ngx_iap_ledger_result_e  result;
-
-    memset(&one, 0, sizeof(one));
-    one.edit = NGX_IAP_CODE_SET;
-    one.code = lt_str(code);
-    one.units = units;
-
-    edit = lt_op(NGX_IAP_LEDGER_EDIT, sizeof(*edit));
-    edit->edits = &one;
-    edit->n = 1;
-    result = lt_run(db, edit);
-    lt_free(edit);
-
-    return result;
-}
-
-
-static inline ngx_iap_reserve_t *
-lt_reserve_op(const char *code, const char *user, uint64_t token,
-    uint64_t lease)
-{
-    ngx_iap_reserve_t  *reserve;
-
-    reserve = lt_op(NGX_IAP_LEDGER_RESERVE, sizeof(*reserve));
-    reserve->code = lt_str(code);
-    lt_key(&reserve->user, user);
-    lt_ticket(reserve->token, token);
-    reserve->lease = lease;
-    reserve->unknown_sold = 1;
-
-    return reserve;
-}
-
-
-/* an ngx_iap_reserve_e; -1: it is not carried out */
-
-static inline int
-lt_reserve(ngx_iap_file_db_t *db, const char *code, const char *user,
-    uint64_t token, uint64_t lease)
-{
-    int                 answer;
-    ngx_iap_reserve_t  *reserve;
-
-    reserve = lt_reserve_op(code, user, token, lease);
-    answer = lt_run(db, reserve) == NGX_IAP_LEDGER_OK ? (int) reserve->answer
-                                                      : -1;
-    lt_free(reserve);
-
-    return answer;
-}
-
-
-static inline ngx_iap_unit_t *
-lt_unit_op(const char *code, uint64_t token, iap_stock_event_e event)
-{
-    ngx_iap_unit_t  *unit;
-
-    unit = lt_op(NGX_IAP_LEDGER_UNIT, sizeof(*unit));
-    unit->code = lt_str(code);
-    lt_ticket(unit->token, token);
-    unit->event = event;
-    unit->status = event == IAP_STOCK_SELL ? 200 : 0;
-    unit->lease = 30000;
-    lt_ticket(unit->ticket, token + (UINT64_C(1) << 48));
-
-    return unit;
-}
-
-
-static inline ngx_iap_ledger_result_e
-lt_unit(ngx_iap_file_db_t *db, const char *code, uint64_t token,
-    iap_stock_event_e event)
-{
-    ngx_iap_unit_t           *unit;
-    ngx_iap_ledger_result_e   result;
-
-    unit = lt_unit_op(code, token, event);
-    result = lt_run(db, unit);
-    lt_free(unit);
-
-    return result;
-}
-
-
-/* counted anew; initial is 0 if there is no such code */
-
-static inline ngx_iap_code_t
-lt_audit(ngx_iap_file_db_t *db, const char *code)
-{
-    ngx_iap_code_t          found;
-    ngx_iap_stock_audit_t  *audit;
-
-    audit = lt_op(NGX_IAP_LEDGER_AUDIT, sizeof(*audit));
-    audit->code = lt_str(code);
-    audit->count = 1;
-    memset(&found, 0, sizeof(found));
-
-    if (lt_run(db, audit) == NGX_IAP_LEDGER_OK) {
-        found = audit->found;
-    }
-
-    lt_free(audit);
-    found.code = lt_str(code);
-
-    return found;
 }
 
 

@@ -1,6 +1,6 @@
 /* Files of other versions, of something else, and of no kind at all. */
 
-#include "ledger.h"
+#include "ledger_stock.h"
 
 
 static char  reason[NGX_IAP_FILE_REASON];

@@ -169,21 +169,8 @@ sub clear {
         return !grep { bans($_, 'redeem') . bans($_, 'verify') } @all;
     }) or fail('all bans are lifted');
 
-    # What one has lifted it reads in the log, too.  If it had banned by then,
-    # that ban would be over until it is read as well; and if the store goes
-    # away before that, for ever.
-
-    my $read = readings_so_far() + 3 * @all;
-
-    IapGuard::Nginx->wait_for(BACK, sub { readings_so_far() >= $read });
-
     return;
 }
-
-
-# each is two commands, but for an empty log
-
-sub readings_so_far { return ($redis->calls->{xrange} || 0) / 2 }
 
 
 sub by_a_segment {

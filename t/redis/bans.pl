@@ -73,7 +73,7 @@ sub write_again {
 }
 
 
-# ($next, $more, [machine, op, guard, layer, key, ms], ...); or ($error)
+# ($next, $more, [machine, op, guard, layer, key, ms, age], ...); or ($error)
 
 sub read_log {
     my ($after, $count) = @_;
@@ -85,7 +85,7 @@ sub read_log {
     my ($next, $more, @words) = @$reply;
     my @entries;
 
-    push @entries, [splice @words, 0, 6] while @words;
+    push @entries, [splice @words, 0, 7] while @words;
 
     return ($next, $more, @entries);
 }
@@ -244,6 +244,15 @@ sub over {
         'what is over is not told';
     ok $entries[0][5] > 0 && $entries[0][5] <= 500, 'and time passes'
         or diag $entries[0][5];
+
+    ok $_->[6] >= 400 && $_->[6] < 400 + SLACK,
+        "it says how long ago that was, in ms: $_->[6]" foreach @entries;
+
+    # of a master whose clock was ahead
+
+    $redis->command('XADD', $log, int((time + 60) * 1000) . '-7',
+                    qw(machine 1 op lift guard g layer user key ahead));
+    is +(read_log())[-1][6], 0, 'what is still to come was just now';
 
     return;
 }

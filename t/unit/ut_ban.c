@@ -23,14 +23,26 @@ static void test_key(void);
 static void test_by_hand(void);
 static void test_half_written(void);
 static void test_lifted(void);
+static void test_lifted_elsewhere(void);
+static void test_told(void);
+static void test_heard_again(void);
+static void test_remembered(void);
 static void test_many(void);
 static void bans_init(bans_t *b);
+static void put_when(bans_t *b, uint64_t id, iap_ticks_t until,
+    const iap_ban_when_t *when, iap_ticks_t now);
+static bool lift(bans_t *b, uint64_t id, iap_ticks_t earliest,
+    iap_ticks_t latest);
+static bool is_lifted(bans_t *b, uint64_t id, iap_ticks_t latest);
 static bool put(bans_t *b, uint64_t id, iap_ticks_t *until, iap_ticks_t now,
     bool *is_new);
 static iap_ticks_t left(const bans_t *b, uint64_t id, iap_ticks_t now);
 static const iap_ban_t *ban_of(const bans_t *b, uint64_t id);
 static iap_hash_t hash_of(uint64_t id);
 static iap_view_t view_of(const char *s);
+
+
+static const iap_ban_when_t  past = { 50, 60 };
 
 
 int
@@ -44,6 +56,10 @@ main(void)
     test_by_hand();
     test_half_written();
     test_lifted();
+    test_lifted_elsewhere();
+    test_told();
+    test_heard_again();
+    test_remembered();
     test_many();
 
     return ut_done();
@@ -71,7 +87,7 @@ test_new(void)
     until = 700;
 
     ut_ok(left(&b, 1, 100) == 0, "nobody is banned");
-    ut_ok(iap_ban_put(&b.table, &subject, &until, 100, &is_new)
+    ut_ok(iap_ban_put(&b.table, &subject, &past, &until, 100, &is_new)
           && is_new && until == 700, "a ban is made, and is new");
 
     ban = ban_of(&b, 1);
@@ -230,7 +246,7 @@ test_key(void)
 
         len = lens[i] < 64 ? lens[i] : 64;
 
-        iap_ban_put(&b.table, &subject, &until, 100, &is_new);
+        iap_ban_put(&b.table, &subject, &past, &until, 100, &is_new);
         ban = ban_of(&b, 1);
 
         ut_ok(ban != NULL && ban->key_len == len
@@ -307,9 +323,13 @@ test_lifted(void)
     until = 9000;
     put(&b, 1, &until, 100, &is_new);
 
-    iap_table_find(&b.table, hash_of(1))->until = 0;
-
-    ut_ok(left(&b, 1, 100) == 0, "a ban that is lifted is over");
+    ut_ok(!iap_ban_lift(&b.table, hash_of(2), NULL, 100),
+          "nobody else's is there to lift");
+    ut_ok(iap_ban_lift(&b.table, hash_of(1), NULL, 100), "a ban is lifted");
+    ut_ok(left(&b, 1, 100) == 0, "and is over");
+    ut_ok(left(&b, 1, 0) == 0, "for whoever's clock is behind as well");
+    ut_ok(!iap_ban_lift(&b.table, hash_of(1), NULL, 100),
+          "and not lifted twice");
 
     is_new = false;
     until = 300;
@@ -317,6 +337,132 @@ test_lifted(void)
     ut_ok(put(&b, 1, &until, 100, &is_new) && is_new && until == 300
           && left(&b, 1, 100) == 200,
           "a new one does not bring back its length");
+    ut_ok(!iap_ban_lift(&b.table, hash_of(1), NULL, 300),
+          "what has passed is not lifted");
+}
+
+
+/* a lift is heard of later than it was made */
+
+static void
+test_lifted_elsewhere(void)
+{
+    bans_t  b;
+
+    bans_init(&b);
+    put_when(&b, 1, 9000, &past, 100);
+    put_when(&b, 2, 9000, NULL, 500);
+
+    ut_ok(lift(&b, 1, 50, 80), "what was made elsewhere before it ends");
+    ut_ok(!lift(&b, 2, 400, 450) && !lift(&b, 2, 500, 600)
+          && left(&b, 2, 600) == 8400,
+          "what was made here after it, as far as one can tell, stays");
+    ut_ok(lift(&b, 2, 501, 600), "what was made here before it ends");
+
+    /* made here, it is that however often it is heard of */
+
+    bans_init(&b);
+    put_when(&b, 1, 9000, NULL, 500);
+    put_when(&b, 1, 9500, &past, 550);
+    ut_ok(!lift(&b, 1, 400, 600), "made here, and heard of: stays");
+
+    bans_init(&b);
+    put_when(&b, 1, 9000, &past, 100);
+    put_when(&b, 1, 8000, NULL, 500);
+    ut_ok(!lift(&b, 1, 400, 600) && left(&b, 1, 600) == 8400,
+          "heard of, and made here for a shorter time: stays");
+}
+
+
+/* and what was told is in its place among the others' changes */
+
+static void
+test_told(void)
+{
+    bans_t                 b;
+    static iap_ban_when_t  early = { 300, 499 }, late = { 300, 500 };
+
+    bans_init(&b);
+    iap_ban_told(&b.table, hash_of(1), &late);
+
+    put_when(&b, 1, 9000, NULL, 500);
+    iap_ban_told(&b.table, hash_of(1), &early);
+    ut_ok(!lift(&b, 1, 400, 600), "an older ban was told, not this one");
+
+    iap_ban_told(&b.table, hash_of(1), &late);
+    ut_ok(left(&b, 1, 600) == 8400, "one that was told is in force");
+    ut_ok(!lift(&b, 1, 400, 499), "and stays after a lift before it");
+    ut_ok(lift(&b, 1, 400, 500), "but not where one can't tell");
+
+    ut_ok(is_lifted(&b, 1, 400), "that is known");
+    iap_ban_told(&b.table, hash_of(1), &late);
+    ut_ok(is_lifted(&b, 1, 400), "whatever is told of the ban");
+}
+
+
+static void
+test_heard_again(void)
+{
+    bans_t                 b;
+    static iap_ban_when_t  then = { 50, 60 }, later = { 300, 350 };
+
+    bans_init(&b);
+
+    put_when(&b, 1, 9000, &then, 100);
+    ut_ok(!is_lifted(&b, 1, 0) && !is_lifted(&b, 2, 0), "nothing was lifted");
+
+    ut_ok(iap_ban_lift(&b.table, hash_of(1), NULL, 600)
+          && is_lifted(&b, 1, 600) && !is_lifted(&b, 1, 601),
+          "lifted here: what was made before is known to be over");
+
+    put_when(&b, 1, 9000, &later, 700);
+    ut_ok(!is_lifted(&b, 1, 0), "made anew, it is not over");
+
+    put_when(&b, 1, 9500, &then, 700);
+    ut_ok(!lift(&b, 1, 290, 299) && left(&b, 1, 9000) == 500,
+          "of two bans the later counts for a lift");
+    ut_ok(lift(&b, 1, 290, 300) && is_lifted(&b, 1, 290)
+          && !is_lifted(&b, 1, 291), "lifted elsewhere: the same");
+
+    bans_init(&b);
+
+    put_when(&b, 1, 600, NULL, 500);
+    ut_ok(left(&b, 1, 600) == 0 && !is_lifted(&b, 1, 0),
+          "one that has passed was not lifted");
+}
+
+
+/* as long as there is room besides */
+
+static void
+test_remembered(void)
+{
+    bool               is_new, fine;
+    bans_t             b;
+    uint64_t           i;
+    iap_ticks_t        until;
+    const iap_ticks_t  now = 60 * IAP_TICKS_PER_SEC;
+
+    bans_init(&b);
+
+    put_when(&b, 1, 2 * now, &past, now);
+    ut_ok(iap_ban_lift(&b.table, hash_of(1), NULL, now), "lifted");
+
+    fine = true;
+
+    for (i = 2; i < 3 * IAP_TABLE_WAYS; i++) {
+        until = 2 * now;
+        fine &= put(&b, i, &until, now, &is_new) && is_lifted(&b, 1, now);
+    }
+
+    ut_ok(fine, "others do not make one forget that");
+
+    for (i = 100; i < 200; i++) {
+        until = 2 * now;
+        (void) put(&b, i, &until, now, &is_new);
+    }
+
+    ut_ok(!is_lifted(&b, 1, 0), "until there is no other room");
 }
 
 
@@ -392,7 +538,7 @@ test_by_hand(void)
 
         subject.by_hand = (uint8_t) first;
         until = 700;
-        fine = iap_ban_put(&b.table, &subject, &until, 100, &is_new)
+        fine = iap_ban_put(&b.table, &subject, &past, &until, 100, &is_new)
                && ban_of(&b, 1)->by_hand == first;
 
         /* prolonged, not prolonged, and over */
@@ -401,7 +547,7 @@ test_by_hand(void)
         until = i < 4 ? 900 : i < 8 ? 300 : 1900;
 
         fine = fine
-               && iap_ban_put(&b.table, &subject, &until, i < 8 ? 200 : 1800,
+               && iap_ban_put(&b.table, &subject, &past, &until, i < 8 ? 200 : 1800,
                               &is_new)
                && ban_of(&b, 1)->by_hand
                   == (i < 8 ? (first | second) : second);
@@ -409,6 +555,43 @@ test_by_hand(void)
         ut_ok(fine, "by hand or not: %u, then %u, case %u", first, second,
               i / 4);
     }
+}
+
+
+static void
+put_when(bans_t *b, uint64_t id, iap_ticks_t until,
+    const iap_ban_when_t *when, iap_ticks_t now)
+{
+    bool               is_new;
+    iap_ban_subject_t  subject;
+
+    memset(&subject, 0, sizeof(subject));
+
+    subject.hash = hash_of(id);
+    subject.key = view_of("key");
+
+    ut_ok(iap_ban_put(&b->table, &subject, when, &until, now, &is_new),
+          "a ban is made");
+}
+
+
+/* elsewhere */
+
+static bool
+lift(bans_t *b, uint64_t id, iap_ticks_t earliest, iap_ticks_t latest)
+{
+    iap_ban_when_t  when = { earliest, latest };
+
+    return iap_ban_lift(&b->table, hash_of(id), &when, 600);
+}
+
+
+static bool
+is_lifted(bans_t *b, uint64_t id, iap_ticks_t latest)
+{
+    iap_ban_when_t  when = { 0, latest };
+
+    return iap_ban_is_lifted(&b->table, hash_of(id), &when);
 }
 
 
@@ -423,7 +606,7 @@ put(bans_t *b, uint64_t id, iap_ticks_t *until, iap_ticks_t now,
     subject.hash = hash_of(id);
     subject.key = view_of("key");
 
-    return iap_ban_put(&b->table, &subject, until, now, is_new);
+    return iap_ban_put(&b->table, &subject, &past, until, now, is_new);
 }
 
 

@@ -14,6 +14,7 @@ static void test_fill(void);
 static void test_fill_steady(void);
 static void test_chosen(void);
 static void test_chosen_pairs(void);
+static void test_passed_first(void);
 static void test_prefetch(void);
 static void test_absurd_until(void);
 static void test_garbage(void);
@@ -32,6 +33,7 @@ main(void)
     test_fill_steady();
     test_chosen();
     test_chosen_pairs();
+    test_passed_first();
     test_prefetch();
     test_absurd_until();
     test_garbage();
@@ -329,6 +331,38 @@ test_chosen_pairs(void)
           == iap_table_find(&t, key_of(5)), "a live key needs none");
     ut_ok(iap_table_choose(&t, key_of(5), 500, &chosen) == NULL
           && chosen.n == 3, "a live key twice is not given out twice");
+}
+
+
+/* the place is the one that was free longest */
+
+static void
+test_passed_first(void)
+{
+    unsigned            i, k;
+    uint64_t            mem[24];
+    iap_entry_t        *e;
+    iap_table_t         t;
+    iap_table_chosen_t  chosen;
+
+    for (k = 0; k < 8; k++) {
+        memset(mem, 0, sizeof(mem));
+        iap_table_init(&t, mem, sizeof(mem), 24);
+
+        for (i = 0; i < 8; i++) {
+            put(&t, key_of(i), i == k ? 100 : 101 + i, 50);
+        }
+
+        chosen.n = 0;
+        e = iap_table_choose(&t, key_of(8), 500, &chosen);
+        ut_ok(iap_hash_equal(e->key, key_of(k)), "%u passed first", k);
+
+        memset(iap_table_find(&t, key_of((k + 1) % 8)), 0, 24);
+
+        chosen.n = 0;
+        e = iap_table_choose(&t, key_of(8), 500, &chosen);
+        ut_ok(e->until == 0, "of %u others none is in use", k);
+    }
 }
 
 

@@ -142,9 +142,10 @@ move_look(void *data)
 static void
 test_ban(bool again)
 {
-    world_t    w;
-    ut_step_t  s;
-    iap_ban_t *mem;
+    world_t     w;
+    unsigned    i;
+    iap_ban_t  *mem;
+    ut_step_t   s;
 
     memset(&w, 0, sizeof(w));
 
@@ -163,11 +164,19 @@ test_ban(bool again)
     w.after.entry.until = 900;
     w.after.guard = 3;
     w.after.layer = 4;
+    w.after.changed = NOW;
+    w.after.here = 1;
     w.after.key_len = 14;
     memset(w.after.key, 'x', 64);
     memcpy(w.after.key, "203.0.113.0/24", 14);
 
     mem[0] = w.before;
+
+    /* what has passed first is taken */
+
+    for (i = 1; i < IAP_TABLE_WAYS; i++) {
+        mem[i].entry.until = PASSED + 1;
+    }
 
     memset(&s, 0, sizeof(s));
     s.run = ban_run;
@@ -210,7 +219,7 @@ ban_run(void *data)
 
     until = w->after.entry.until;
 
-    (void) iap_ban_put(&w->table, &subject, &until, NOW, &is_new);
+    (void) iap_ban_put(&w->table, &subject, NULL, &until, NOW, &is_new);
 }
 
 
