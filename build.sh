@@ -53,7 +53,7 @@ cmd_build() {                   # the module, for the installed nginx or for NGI
 }
 
 
-cmd_demo() {                    # a site under attack, then without Apple; --once ends by itself
+cmd_demo() {                    # a site under attack, a campaign, an outage; --once ends by itself
     need "${NEED_DEMO[@]}"
     locked build_installed
     exec perl -It/lib t/demo/demo.pl --module="$BUILD/$MODULE_SO" \

@@ -115,6 +115,11 @@ typedef struct {
 } ngx_iap_zone_ledger_t;
 
 
+/* versions of promo codes, each of many of them; see ngx_iap_gone.h */
+
+#define NGX_IAP_CODE_VERSIONS  64
+
+
 /* and of the stock of promo codes, where a Redis has it; see
    ngx_iap_shared_private.h */
 
@@ -156,6 +161,7 @@ typedef struct {
     ngx_iap_zone_store_t   ledger_stock;
     ngx_iap_zone_stock_t   stock;
 
+    ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
 } ngx_iap_zone_head_t;
@@ -163,7 +169,7 @@ typedef struct {
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_stock_t) == 48, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 1120, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 1632, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

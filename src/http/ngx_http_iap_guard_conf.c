@@ -3,7 +3,7 @@
  * one set of layers, wherever its name is used.
  */
 
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 /* of a guard, over all its locations: its slot counts for three more */
@@ -81,6 +81,9 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    ngx_queue_init(&imcf->attempts);
+    ngx_http_iap_guard_gates_init(imcf);
+
     imcf->json_limit = NGX_CONF_UNSET_SIZE;
 
     return imcf;
@@ -108,6 +111,7 @@ ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf)
      *     conf->guard = NULL;
      *     conf->checks = NULL;
      *     conf->nchecks = 0;
+     *     conf->code = NULL;
      *     conf->exempts = 0;
      *     conf->breaker = NULL;
      *     conf->fallback = NULL;
@@ -317,6 +321,11 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
             return NGX_CONF_ERROR;
         }
 
+        if (layer->kind == NGX_HTTP_IAP_GUARD_CODE) {
+            conf->code = layer;
+            continue;
+        }
+
         conf->checks[conf->nchecks++] = layer;
 
         if (layer->kind == NGX_HTTP_IAP_GUARD_SEGMENT) {
@@ -352,6 +361,15 @@ ngx_http_iap_guard_check_layers(ngx_conf_t *cf,
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->code != NULL && !user) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "guard \"%V\" of %V:%ui has \"iap_guard_code\" without "
+                      "\"iap_guard_user\": there would be nobody to reserve "
+                      "a unit for", &conf->name, &conf->place.file,
+                      conf->place.line);
+        return NGX_CONF_ERROR;
+    }
 
     /* what a server hands down to its locations need not be whole */
 
@@ -584,7 +602,9 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
     if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_queues(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK
-        || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK)
+        || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_codes(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_prefix(cf, imcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
