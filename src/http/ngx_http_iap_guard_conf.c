@@ -632,7 +632,8 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
         || ngx_http_iap_guard_check_queues(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK
-        || ngx_http_iap_guard_check_codes(cf, imcf) != NGX_OK)
+        || ngx_http_iap_guard_check_codes(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_prefix(cf, imcf) != NGX_OK)
     {
         return NGX_ERROR;
     }

@@ -131,6 +131,11 @@ ngx_int_t ngx_http_iap_guard_check_queue_rules(ngx_conf_t *cf,
 ngx_int_t ngx_http_iap_guard_check_threads(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_log_t *log);
 
+/* when it is known whether there are promo codes, too */
+
+ngx_int_t ngx_http_iap_guard_check_prefix(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
+
 
 /* _queue_param */
 

@@ -27,8 +27,6 @@ static char *ngx_http_iap_guard_queue_whole(ngx_conf_t *cf,
     ngx_http_iap_guard_queue_t *queue);
 static ngx_int_t ngx_http_iap_guard_check_queue(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_queue_t *queue);
-static ngx_int_t ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
-    ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_int_t ngx_http_iap_guard_check_ledger(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_iap_breaker_ref_t *ngx_http_iap_guard_queue_breaker(ngx_conf_t *cf,
@@ -525,25 +523,23 @@ ngx_http_iap_guard_check_queues(ngx_conf_t *cf,
         }
     }
 
-    if (imcf->queues.nelts != 0 && imcf->redis_conf != NULL
-        && ngx_http_iap_guard_check_queue_prefix(cf, imcf) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
     return imcf->ledger ? ngx_http_iap_guard_check_ledger(cf, imcf) : NGX_OK;
 }
 
 
 /* braces with nothing in them take the choice of the slot from those behind
-   them, which keep a queue together */
+   them, which keep a queue together, and a promo code */
 
-static ngx_int_t
-ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
+ngx_int_t
+ngx_http_iap_guard_check_prefix(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf)
 {
     u_char     *open, *last;
     ngx_str_t  *prefix;
+
+    if (imcf->redis_conf == NULL || (imcf->queues.nelts == 0 && !imcf->codes)) {
+        return NGX_OK;
+    }
 
     prefix = &imcf->redis_conf->prefix;
     last = prefix->data + prefix->len;
@@ -555,8 +551,9 @@ ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                   "invalid value \"%V\" of \"prefix\" in \"iap_guard_redis\" "
-                  "of %V:%ui, expected no \"{}\" in it where there are queues",
-                  prefix, &imcf->redis_place.file, imcf->redis_place.line);
+                  "of %V:%ui, expected no \"{}\" in it where there are queues "
+                  "or promo codes", prefix, &imcf->redis_place.file,
+                  imcf->redis_place.line);
 
     return NGX_ERROR;
 }
