@@ -72,7 +72,10 @@
 -- goes by the token.
 --
 -- The numbers of a code and its units are kept apart, so that an audit can
--- compare them; the numbers are what decides.
+-- compare them; the numbers are what decides.  Redis does not undo what a script
+-- has done before an error, as where a right is taken away.  So a number that
+-- rises is written first, and one that falls last: what is cut off may leave a
+-- unit that nobody gets, and never one too many.
 --
 -- Needs the right to call TIME, INFO, HGET, HMGET, HSET, HDEL, HINCRBY, ZADD,
 -- ZREM, ZCARD, ZRANGE, ZRANGEBYSCORE, ZRANGEBYLEX and UNLINK; "probe" calls all
@@ -227,7 +230,9 @@ local function hold(user, token, holds)
 end
 
 
--- a unit that is in this state from now on, until then
+-- A unit that is in this state from now on, until then.  Where the numbers say
+-- more than before they are saved first, else by the caller, who has nothing
+-- else to do then.
 
 local function become(c, token, u, state, ends)
   local from = u.state
@@ -235,12 +240,9 @@ local function become(c, token, u, state, ends)
   c.sold = c.sold + (IS_SOLD[state] or 0) - (IS_SOLD[from] or 0)
   c.reserved = c.reserved + (IS_RESERVED[state] or 0) - (IS_RESERVED[from] or 0)
 
-  if SET[from] and SET[from] ~= SET[state] then
-    call('ZREM', KEYS[at + SET[from]], token)
-  end
-
-  if not held(from) ~= not held(state) then
-    hold(u.user, token, held(state))
+  if held(state) and not held(from) then
+    save(c)
+    hold(u.user, token, true)
   end
 
   if state ~= KEPT then
@@ -249,13 +251,21 @@ local function become(c, token, u, state, ends)
 
   u.state, u.ends = state, integer(ends)
   store(token, u)
+
+  if SET[from] and SET[from] ~= SET[state] then
+    call('ZREM', KEYS[at + SET[from]], token)
+  end
+
+  if held(from) and not held(state) then
+    hold(u.user, token, false)
+  end
 end
 
 
 local function make(c, token, u, state, ends)
   u.state, u.made = NONE, integer(now)
-  become(c, token, u, state, ends)
   call('ZADD', KEYS[at + MADE], u.made, token)
+  become(c, token, u, state, ends)
 end
 
 
@@ -478,7 +488,6 @@ local function reserve()
 
     make(c, token, { lease = lease, unknown = unknown, status = '0',
                      ticket = '-', user = user }, RESERVED, now + lease)
-    save(c)
   end
 
   return { 'reserved' }
@@ -546,7 +555,10 @@ local function settle()
     u.status = event == 'sell' and status or u.status
     u.ticket = event == 'keep' and ticket ~= '' and ticket or '-'
     become(c, token, u, after, after == KEPT and 0 or remembered(u))
-    save(c)
+
+    if held(before) then
+      save(c)
+    end
   end
 
   return { 'ok', integer(before), integer(after) }

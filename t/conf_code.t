@@ -57,6 +57,10 @@ my @refused = (
       'there would be nobody to reserve a unit for' ],
     [ 'without a ledger', location => "$guard iap_guard_code \$http_x_code;",
       qr/"iap_guard_code" of \S+ needs "iap_guard_ledger" in "http"/ ],
+    [ 'in Redis, where its keys would be anywhere',
+      http => "$ledger\niap_guard_redis redis://127.0.0.1:1 'prefix=a{}';",
+      location => "$guard iap_guard_code \$http_x_code;",
+      qr/invalid value "a\{\}" of "prefix" in "iap_guard_redis" of \S+:\d+, expected no "\{\}"/ ],
     [ 'an unknown parameter', http => $ledger,
       location => "$guard iap_guard_code \$http_x_code on_error=pass;",
       'invalid parameter "on_error=pass" in "iap_guard_code", expected one of '

@@ -62,6 +62,11 @@ ngx_http_iap_guard_queue_make_ledger(ngx_http_iap_guard_main_conf_t *imcf)
                                           ngx_cycle->log);
     if (shared == NULL) {
         ngx_iap_ledger_destroy(file);
+        return NULL;
+    }
+
+    if (imcf->codes) {
+        ngx_iap_shared_ledger_stock(shared);
     }
 
     return shared;

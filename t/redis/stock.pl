@@ -58,6 +58,7 @@ errors();
 unsafe();
 out_of_memory();
 rights();
+cut_off();
 at_random();
 speed();
 
@@ -434,8 +435,8 @@ sub leases {
     well('lease');
 
     fresh(3000);
-    $code->reserve("u$_", "t$_", lease => SECOND, unknown => 'r') for 1 .. 2500;
-    later(2 * SECOND);
+    $code->reserve("u$_", "t$_", lease => HOUR, unknown => 'r') for 1 .. 2500;
+    later(2 * HOUR);
     is $code->call('code')->[0], 'more', 'lease: more than one call looks at';
     is $code->numbers, '3000 0 0/0', 'lease: but several do';
     well('lease');
@@ -849,6 +850,62 @@ sub rights {
     fresh(undef, prefix => 'x{y}:');
     everything($clock_back);
     well('rights');
+
+    return;
+}
+
+
+# A right is taken away: what was cut off may cost a unit, but never makes one,
+# and can be said again.
+
+sub cut_off {
+    my %ops = (
+        reserve => sub { $code->reserve('new', 'n1') },
+        over    => sub { $code->reserve('u5', 'n2') },
+        sell    => sub { $code->unit('t1', 'sell') },
+        release => sub { $code->unit('t2', 'release') },
+        keep    => sub { $code->unit('t3', 'keep') },
+        again   => sub { $code->unit('t6', 'keep') },
+        tomb    => sub { $code->unit('x', 'release') },
+        after   => sub { $code->unit('t6', 'sell') },
+        sweep   => sub { $code->info },
+    );
+
+    $redis->command('ACL', 'SETUSER', 'cut', 'on', '>secret', '~iap:*',
+                    '+@all');
+
+    my $admin = delete $redis->{socket};
+    $redis->command('AUTH', 'cut', 'secret');
+    my $user = $redis->{socket};
+
+    foreach my $right (qw(hset hdel zadd zrem)) {
+        foreach my $op (sort keys %ops) {
+            $redis->{socket} = $admin;
+            fresh(20);
+            $code->reserve("u$_", "t$_", lease => $_ > 3 ? SECOND : HOUR)
+                for 1 .. 6;
+            $code->unit('t6', 'release');
+            later(2 * SECOND);
+            $code->info if $op eq 'over';
+
+            $redis->command('ACL', 'SETUSER', 'cut', "-$right");
+            $redis->{socket} = $user;
+            eval { $ops{$op}->() };
+            $redis->{socket} = $admin;
+            $redis->command('ACL', 'SETUSER', 'cut', "+$right");
+
+            my $held = 0;
+            my %units = @{ $redis->command('HGETALL', $code->key('unit')) };
+            /^[1235] / and $held++ foreach values %units;
+            my ($sold, $reserved) = @{ $redis->command('HMGET',
+                $code->key('code'), 'sold', 'reserved') };
+
+            cmp_ok $sold + $reserved, '>=', $held,
+                "cut off: $op, without $right: nobody has one too many";
+            ok eval { $ops{$op}->(); 1 }, "cut off: $op: said again" or diag $@;
+            ok eval { $code->audit; 1 }, 'cut off: and looked at';
+        }
+    }
 
     return;
 }
