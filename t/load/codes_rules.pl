@@ -39,7 +39,6 @@ foreach my $store (qw(file redis)) {
             guard => 'iap_guard_device $http_x_device_id;')
     } 1 .. ($redis ? 2 : 1);
 
-    warm($_) foreach @machines;
     failed($store, @machines);
     one_user($store, @machines);
     last_unit($store, @machines);
@@ -75,23 +74,6 @@ sub redeem_all {
     $_->shut foreach @clients;
 
     return @answers;
-}
-
-
-# A machine that has just started does not know whether it has told Redis all that
-# became of units before: until it does, what becomes of one is told by and by.
-
-sub warm {
-    my ($machine) = @_;
-    my $n = 0;
-
-    IapGuard::Nginx->wait_for(10, sub {
-        $machine->stock('WARM', 1);
-        $machine->redeem('WARM', 'w' . ++$n, outcome => '500');
-        return $machine->code('WARM')->{free} == 1;
-    }) or die "units do not come back\n";
-
-    return;
 }
 
 
