@@ -89,7 +89,9 @@ cmd_asan() {                    # nginx and the module with AddressSanitizer
 cmd_bench() {                   # what the guard costs, next to limit_req, to Lua and to nothing
     need "${NEED_BENCH[@]}"
     locked build_installed
+    locked build_ungrouped
     exec perl -It/lib t/bench/bench.pl --module="$BUILD/$MODULE_SO" \
+        --ungrouped="$BUILD/ungrouped/$MODULE_SO" \
         --nginx="$(command -v nginx)" "$@"
 }
 

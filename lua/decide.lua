@@ -9,7 +9,8 @@
 --
 -- KEYS   in this order:
 --            the window of each rule of kind "w", in the order of the rules
---            the sets of each run: one for each check of kind "d"
+--            the sets of each run: one for each check of kind "d" or, where
+--                these differ, for each of each decision
 --            the buckets of each decision: one for each check of kind "b"
 --        The keys of one decision differ from each other.
 -- ARGV   the number of rules, and of the keys that are buckets; then three
@@ -20,10 +21,11 @@
 --            b: interval    d: part     w: limit
 --            b: burst       d: users    w: length
 --        then, for each run, which is decisions, one after the other, held
---        to the same rules in the same order, with the same sets:
---            one byte for their number: 32 + 1 to 64, and + 128 if one of
---                their buckets stands in KEYS before; then one byte for each
---                check: 32 + the number of its rule, 1 to 223
+--        to the same rules in the same order:
+--            a text of bytes: 32, + 1 if each decision has a bucket that a
+--                decision before has, + 2 if they differ in their sets;
+--                32 + the number of decisions; then, for each check, 32 + the
+--                number of its rule, 1 to 223
 --            the member's text for each decision, if there is a check of
 --                kind "d"
 --        Times are in ticks of 50 ns (src/core/iap_core.h), all numbers
@@ -79,9 +81,10 @@
 -- EXISTS, SET, ZRANGE, ZMSCORE, ZCOUNT, ZADD, ZREM, ZREMRANGEBYSCORE and
 -- PEXPIREAT.  Without MGET or EXISTS it decides as well, but for more.
 --
--- What it costs is the number of commands, each about as much as 50 steps of
--- Lua on top of its own work, then texts that Lua has to make and to throw
--- away again, then tables that grow.
+-- What it costs, besides the work of the commands themselves: first their
+-- number, then the number of arguments, then the texts, tables and functions
+-- that Lua has to make and to throw away again.  So tables are made in their
+-- size, and few of them.
 --
 
 local KEYS, ARGV = KEYS, ARGV
@@ -101,7 +104,6 @@ local TICKS_PER_MS = 20000
 local EPOCH_MS = 1735689600000
 local PARTS = 6
 local AHEAD_MAX = 6
-local AGAIN = 128
 local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
 local BUCKET, WINDOW, DISTINCT, DRY_RUN =
   byte('b'), byte('w'), byte('d'), byte('D')
@@ -145,23 +147,25 @@ end
 -- and nil for what could not be read.  Whether all of it that is false is
 -- missing is looked up once it matters.
 
-local held, base, filled, missing = {}, 0, 0, nil
+local held, base, filled, missing = nil, 0, 0, nil
 
 
 local function buckets_read(k)
-  local n, values = 1, nil
+  local n = 1
+
+  held = nil
 
   if k + 7 <= #KEYS then
     n = 8
-    values = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
-                   KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
+    held = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
+                 KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
 
   elseif k + 1 <= #KEYS then
     n = 2
-    values = pcall('MGET', KEYS[k], KEYS[k + 1])
+    held = pcall('MGET', KEYS[k], KEYS[k + 1])
   end
 
-  held, base, filled, missing = values or {}, k - 1, k + n - 1, nil
+  base, filled, missing = k - 1, k + n - 1, nil
 end
 
 
@@ -188,13 +192,17 @@ end
 
 -- Those that were full are so again at one moment, if their rules agree.
 
-local texts, expiries = {}, {}
+local texts, expiries
 
 
 local function bucket_charge(k, tat, rule)
   local done
 
   if tat == rule.fresh then
+    if not texts then
+      texts, expiries = {}, {}
+    end
+
     if not texts[tat] then
       texts[tat], expiries[tat] = format(INTEGER, tat), expiry(tat)
     end
@@ -202,19 +210,18 @@ local function bucket_charge(k, tat, rule)
     done = pcall('SET', KEYS[k], texts[tat], 'PXAT', expiries[tat])
 
   else
-    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT', expiry(tat))
+    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT',
+                 format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
   end
 
   return done.err and failed(done)
 end
 
 
-local function bucket_look(k, rule, again)
-  if k > filled then
-    buckets_read(k)
-  end
+-- k is among those that were read, or could not be
 
-  local stored = held[k - base]
+local function bucket_look(k, rule, again)
+  local stored = held and held[k - base]
 
   if again or not stored then
     if again or stored == nil or not buckets_missing() then
@@ -244,20 +251,20 @@ local function bucket_look(k, rule, again)
     return 'A', rule.fresh
   end
 
-  if tat > rule.empty then
-
-    -- The clock was set back, or the capacity lowered: it is an empty one
-    -- from now on.  Clamped afresh at each look it would never refill.
-
-    tat = rule.empty
-
-    local err = bucket_charge(k, tat, rule)
-    if err then
-      return 'E', err
-    end
-  end
-
   if tat > rule.limit then
+    if tat > rule.empty then
+
+      -- The clock was set back, or the capacity lowered: it is an empty one
+      -- from now on.  Clamped afresh at each look it would never refill.
+
+      tat = rule.empty
+
+      local err = bucket_charge(k, tat, rule)
+      if err then
+        return 'E', err
+      end
+    end
+
     return 'R', tat - rule.limit
   end
 
@@ -267,10 +274,22 @@ end
 
 -- Often one window is that of all decisions of the call.  So it is read once
 -- and written twice: at the first charge, where what can fail fails, and in
--- the end.  start is nil until it is read, ends that of the span that it was
+-- the end.  start is false until it is read, ends that of the span that it was
 -- written for; unwritten: it is to be written once more.
 
 local windows = {}
+
+
+local function window_at(k)
+  local w = windows[KEYS[k]]
+
+  if not w then
+    w = { k = k, start = false, count = 0, ends = 0, unwritten = false }
+    windows[KEYS[k]] = w
+  end
+
+  return w
+end
 
 
 local function window_write(w)
@@ -279,7 +298,7 @@ local function window_write(w)
                      'PXAT', expiry(w.ends))
 
   if done.err then
-    w.start, w.ends, w.unwritten = nil, nil, nil
+    w.start, w.ends, w.unwritten = false, 0, false
     return failed(done)
   end
 end
@@ -342,19 +361,14 @@ local function window_look(w, rule)
 end
 
 
+-- the first one of a span
+
 local function window_charge(w, span, rule)
   if w.start < span then
     w.start, w.count = span, 0
   end
 
-  w.count = w.count + 1
-
-  if w.ends == span + rule.second then
-    w.unwritten = true
-    return
-  end
-
-  w.ends = span + rule.second
+  w.count, w.ends = w.count + 1, span + rule.second
 
   return window_write(w)
 end
@@ -362,18 +376,51 @@ end
 
 -- The window of a set is the latest part and the five before it.  The latest
 -- is the one that now falls into or, if the clock was set back a bit, the
--- set's own: one for all decisions of the call, and as a text what a member
+-- set's own: one for all decisions of the call; as a text it is what a member
 -- has that was seen in it.  last is the set's own, false if it has none in
--- the window; users their number, nil until it is known; kept: the expiry was
--- set.  known are the parts of members, as texts: of all, if it is a small
--- set (whole), else of those that this call has charged.  scores are those of
--- a run's members, in their order: of the run whose members begin at scored.
+-- the window; users their number, false until it is known; old: there may be
+-- members from before; recent: a member's part, as text, of which that is known
+-- to be in the window; kept: a member was charged, and the expiry set.  known are the parts of members, as texts: of all, if it is a small
+-- set, else of those that this call has charged.  For the others scores are
+-- asked, those of a run's members at once; asked: where these begin in ARGV,
+-- or true if there is nothing to be asked.
 
 local sets = {}
 
 
-local function distinct_read(s, part)
-  local k = s.k
+local function set_at(k)
+  local s = sets[KEYS[k]]
+
+  if not s then
+    s = { k = k, part = 0, latest = 0, text = '', expiry = '', last = false,
+          users = false, old = true, kept = false, known = false,
+          asked = false, scores = false, recent = '', charges = false,
+          ncharges = 0, told = false }
+    sets[KEYS[k]] = s
+  end
+
+  return s
+end
+
+
+-- The charges of a set after its first wait, to be one command: what can fail
+-- has not failed then.
+
+local function distinct_write(s)
+  if s.ncharges ~= 0 then
+    local k = s.k
+
+    pcall('ZADD', KEYS[k], unpack(s.charges, 1, s.ncharges))
+    s.ncharges = 0
+  end
+end
+
+
+local function distinct_read(s, rule)
+  local k, part = s.k, rule.first
+
+  distinct_write(s)
+
   local newest = pcall('ZRANGE', KEYS[k], '-3', '-1', 'WITHSCORES')
 
   if newest.err then
@@ -383,7 +430,7 @@ local function distinct_read(s, part)
   local n = #newest
   local latest = floor(now / part)
   local last = n ~= 0 and floor(tonumber(newest[n]))
-  local known, users = {}, 0
+  local known, users, old = {}, 0, n ~= 0
 
   if last and last > latest + AHEAD_MAX then
 
@@ -409,58 +456,55 @@ local function distinct_read(s, part)
         end
       end
 
+      old = users < n / 2
+
     else
-      users = nil
+      users = false
     end
 
   else
     last = false
   end
 
-  s.part, s.latest, s.text = part, latest, format(INTEGER, latest)
-  s.last, s.users, s.whole = last, users, users ~= nil
-  s.kept, s.known, s.scored = false, known, nil
-  s.told = nil
-end
-
-
-local function distinct_scores(s, members, n)
-  local k = s.k
-  local scores = pcall('ZMSCORE', KEYS[k],
-                       unpack(ARGV, members, members + n - 1))
-
-  if scores.err then
-    return failed(scores)
+  if latest ~= rule.latest then
+    rule.latest, rule.text = latest, format(INTEGER, latest)
+    rule.expiry = expiry((latest + PARTS) * part)
   end
 
-  s.scores, s.scored = scores, members
+  s.part, s.latest, s.text, s.expiry = part, latest, rule.text, rule.expiry
+  s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
+  s.asked, s.recent, s.told = users and true, '', false
 end
 
 
--- the member is the one with the number i of the run's n
+-- the member is the one with the number i of n that begin at members
 
 local function distinct_look(s, rule, members, n, i)
   local member, part = ARGV[members + i - 1], rule.first
-  local err
+  local k, err = s.k, nil
 
   if s.part ~= part then
-    err = distinct_read(s, part)
+    err = distinct_read(s, rule)
     if err then
       return 'E', err
     end
   end
 
-  local k, latest = s.k, s.latest
+  local latest = s.latest
 
   if s.last then
     local score = s.known[member]
 
-    if not score and not s.whole then
-      if s.scored ~= members then
-        err = distinct_scores(s, members, n)
-        if err then
-          return 'E', err
+    if not score and s.asked ~= true then
+      if s.asked ~= members then
+        local scores = pcall('ZMSCORE', KEYS[k],
+                             unpack(ARGV, members, members + n - 1))
+
+        if scores.err then
+          return 'E', failed(scores)
         end
+
+        s.scores, s.asked = scores, members
       end
 
       score = s.scores[i]
@@ -472,8 +516,15 @@ local function distinct_look(s, rule, members, n, i)
 
     -- seen in another part, or provisional
 
-    if score and floor(tonumber(score)) > latest - PARTS then
-      return 'A', 'A'
+    if score then
+      if score == s.recent then
+        return 'A', 'A'
+      end
+
+      if floor(tonumber(score)) > latest - PARTS then
+        s.recent = score
+        return 'A', 'A'
+      end
     end
 
     if not s.users then
@@ -493,6 +544,8 @@ local function distinct_look(s, rule, members, n, i)
     return 'N', 'N'
   end
 
+  distinct_write(s)
+
   local oldest = pcall('ZRANGE', KEYS[k],
                        format(INTEGER, latest - PARTS + 1), '+inf',
                        'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
@@ -505,7 +558,8 @@ local function distinct_look(s, rule, members, n, i)
 end
 
 
--- All members in the window, told once; false: there are too many.
+-- All members in the window, of a set that has just refused, told once; false:
+-- there are too many.
 
 local may_tell = TOLD_ALL_MAX
 
@@ -531,40 +585,62 @@ local function distinct_members(s)
 end
 
 
--- unseen: in the window the member is not yet
+-- What the first charge of a set is, besides the member: the expiry, and in a
+-- new part that what is before the window goes.
 
-local function distinct_charge(s, rule, member, unseen, provisional)
-  local k, latest = s.k, s.latest
-  local text = provisional and s.text .. '.5' or s.text
-  local err = failed(pcall('ZADD', KEYS[k], text, member))
+local function distinct_keep(s)
+  local k, latest, err = s.k, s.latest, nil
 
-  if err then
-    return err
-  end
-
-  if s.last ~= latest then
+  if s.old and s.last ~= latest then
     err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
                        '(' .. format(INTEGER, latest - PARTS + 1)))
   end
 
-  if not err and not s.kept then
-    err = failed(pcall('PEXPIREAT', KEYS[k],
-                       expiry((latest + PARTS) * rule.first)))
+  if not err then
+    err = failed(pcall('PEXPIREAT', KEYS[k], s.expiry))
   end
 
-  if err then
+  s.last, s.kept = latest, true
 
-    -- no half of it stays, least of all a key that never expires
+  return err
+end
 
-    if unseen then
-      pcall('ZREM', KEYS[k], member)
+
+-- unseen: in the window the member is not yet
+
+local function distinct_charge(s, member, unseen, provisional)
+  local k = s.k
+  local text = provisional and s.text .. '.5' or s.text
+
+  if s.kept then
+    local n, charges = s.ncharges, s.charges or {}
+
+    charges[n + 1], charges[n + 2] = text, member
+    s.ncharges, s.charges = n + 2, charges
+
+  else
+    local err = failed(pcall('ZADD', KEYS[k], text, member))
+
+    if err then
+      return err
     end
 
-    s.part = nil
-    return err
+    err = distinct_keep(s)
+
+    if err then
+
+      -- no half of it stays, least of all a key that never expires
+
+      if unseen then
+        pcall('ZREM', KEYS[k], member)
+      end
+
+      s.part = 0
+      return err
+    end
   end
 
-  s.last, s.kept, s.known[member] = latest, true, text
+  s.known[member] = text
 
   if unseen and s.users then
     s.users = s.users + 1
@@ -573,27 +649,27 @@ end
 
 
 -- The rules, by number.  Of a bucket: what it holds after its first token
--- (fresh), with its last one left (limit), and without any (empty).
+-- (fresh), with its last one (limit), and with none (empty).
 
 local rules, k = { nil, nil, nil, nil }, 0
 local nrules, bucket = tonumber(ARGV[1]), #KEYS - tonumber(ARGV[2])
 local a = 3
 
 for r = 1, nrules do
+  local kind, dry_run = byte(ARGV[a], 1, 2)
   local first, second = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local rule = { kind = byte(ARGV[a]), first = first, second = second,
-                 dry_run = byte(ARGV[a], 2) == DRY_RUN, window = nil,
-                 provisional = find(ARGV[a], 'P', 2, true) and true,
-                 fresh = now + first, limit = now + second - first,
-                 empty = now + second }
+  local window
 
-  if rule.kind == WINDOW then
+  if kind == WINDOW then
     k = k + 1
-    windows[KEYS[k]] = windows[KEYS[k]] or { k = k }
-    rule.window = windows[KEYS[k]]
+    window = window_at(k)
   end
 
-  rules[r] = rule
+  rules[r] = { kind = kind, first = first, second = second,
+               dry_run = dry_run == DRY_RUN, window = window, span = -1,
+               provisional = find(ARGV[a], 'P', 2, true) and true,
+               fresh = now + first, limit = now + second - first,
+               empty = now + second, latest = 0, text = '', expiry = '' }
   a = a + 3
 end
 
@@ -605,37 +681,34 @@ end
 -- which is only kept where not all are A (plain).  admitted: so many letters
 -- of these decisions are still to be told.
 
-local reply, told, admitted, number = { now, '' }, {}, 0, 0
+local told, more, admitted, number = {}, {}, 0, 0
 local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
-local found, letters = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local found, letters = { nil, nil, nil, nil }, nil
 local nargs = #ARGV
 
 
-local function letter_set(i, n, letter, plain)
-  if plain then
-    for c = 1, n do
-      letters[c] = 'A'
-    end
+local function letters_plain(n)
+  letters = {}
+
+  for i = 1, n do
+    letters[i] = 'A'
   end
 
-  letters[i] = letter
+  return false
 end
 
 
 while a <= nargs do
   local run = ARGV[a]
-  local count, n = byte(run) - 32, #run - 1
-  local again = count >= AGAIN
-  local members, nbuckets = a + 1, 0
+  local mark, count = byte(run, 1, 2)
+  local n, nbuckets, members = #run - 2, 0, a + 1
+  local again, own = mark % 2 == 1, mark >= 32 + 2
 
-  if again then
-    count = count - AGAIN
-  end
-
+  count = count - 32
   a = a + 1
 
   for i = 1, n do
-    local rule = rules[byte(run, i + 1) - 32]
+    local rule = rules[byte(run, i + 2) - 32]
 
     checks[i] = rule
 
@@ -647,9 +720,11 @@ while a <= nargs do
       on[i] = rule.window
 
     else
-      k = k + 1
-      sets[KEYS[k]] = sets[KEYS[k]] or { k = k }
-      on[i] = sets[KEYS[k]]
+      if not own then
+        k = k + 1
+        on[i] = set_at(k)
+      end
+
       a = members + count
     end
   end
@@ -663,10 +738,37 @@ while a <= nargs do
       local kind, letter, value = rule.kind
 
       if kind == BUCKET then
-        letter, value = bucket_look(bucket + on[i], rule, again)
+        local b = bucket + on[i]
+
+        if b > filled then
+          buckets_read(b)
+        end
+
+        -- what bucket_look() would say
+
+        local tat = held and held[b - base]
+        tat = tat and not again and tonumber(tat)
+
+        if tat and tat >= now and tat <= rule.limit then
+          letter, value = 'A', tat + rule.first
+        else
+          letter, value = bucket_look(b, rule, again)
+        end
 
       elseif kind == WINDOW then
-        letter, value = window_look(on[i], rule)
+        local w = on[i]
+
+        if w.start == rule.span and w.count < rule.first then
+          letter, value = 'A', w.start
+        else
+          letter, value = window_look(w, rule)
+          rule.span = letter == 'A' and value or -1
+        end
+
+      elseif own then
+        k = k + 1
+        on[i] = set_at(k)
+        letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
 
       else
         letter, value = distinct_look(on[i], rule, members, count, d)
@@ -675,8 +777,8 @@ while a <= nargs do
       found[i] = value
 
       if letter ~= 'A' then
-        letter_set(i, n, letter, plain)
-        plain = false
+        plain = plain and letters_plain(n)
+        letters[i] = letter
 
         if letter == 'R' then
           refused = not rule.dry_run
@@ -688,6 +790,10 @@ while a <= nargs do
           if refused then
             for c = i + 1, n do
               letters[c] = '-'
+
+              if own and checks[c].kind == DISTINCT then
+                k = k + 1
+              end
             end
 
             set = kind == DISTINCT and on[i]
@@ -709,17 +815,23 @@ while a <= nargs do
           failure = bucket_charge(bucket + on[i], value, rule)
 
         elseif kind == WINDOW then
-          failure = window_charge(on[i], value, rule)
+          local w = on[i]
+
+          if w.start == value and w.ends == value + rule.second then
+            w.count, w.unwritten = w.count + 1, true
+          else
+            failure = window_charge(w, value, rule)
+          end
 
         elseif value then
-          failure = distinct_charge(on[i], rule, ARGV[members + d - 1],
+          failure = distinct_charge(on[i], ARGV[members + d - 1],
                                     value == 'N', value == 'N'
                                     and (rule.provisional or err ~= ''))
         end
 
         if failure then
-          letter_set(i, n, 'E', plain)
-          plain = false
+          plain = plain and letters_plain(n)
+          letters[i] = 'E'
           err = err ~= '' and err or failure
         end
       end
@@ -737,11 +849,11 @@ while a <= nargs do
       admitted = 0
 
       if wait ~= 0 or err ~= '' then
-        local filled = #reply
+        local filled = #more
 
-        reply[filled + 1], reply[filled + 2] = number, wait
-        reply[filled + 3] = err
-        reply[filled + 4] = set and distinct_members(set) or false
+        more[filled + 1], more[filled + 2] = number, wait
+        more[filled + 3] = err
+        more[filled + 4] = set and distinct_members(set) or false
       end
     end
   end
@@ -753,6 +865,10 @@ for _, w in pairs(windows) do
   end
 end
 
-reply[2] = concat(told) .. rep('A', admitted)
+for _, s in pairs(sets) do
+  distinct_write(s)
+end
 
-return reply
+told[#told + 1] = rep('A', admitted)
+
+return { now, concat(told), unpack(more) }

@@ -460,7 +460,7 @@ GET /api/breakers/c
 --- http_config
     upstream several {
         server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=0;
-        server localhost:$TEST_NGINX_RAW_PORT max_fails=0;
+        server 127.0.0.1:$TEST_NGINX_RAW_PORT max_fails=0;
     }
 --- config
     location = /500 {

@@ -7,7 +7,10 @@
 
 /* a byte that stands for a number of lua/decide.lua, from 0 on */
 #define NGX_IAP_BATCH_BYTE   32
-#define NGX_IAP_BATCH_AGAIN  128
+
+/* what a run's first number consists of */
+#define NGX_IAP_BATCH_AGAIN  1
+#define NGX_IAP_BATCH_OWN    2
 
 /* places for buckets while it is looked for doubles, a power of two */
 #define NGX_IAP_BATCH_SEEN   4096
@@ -16,11 +19,13 @@ _Static_assert(2 * NGX_IAP_BATCH_MAX * IAP_CHECKS_MAX <= NGX_IAP_BATCH_SEEN,
                "half of the places stay free");
 
 
-/* decisions of the same rules and sets, one after the other */
+/* decisions of the same rules, one after the other */
 
 typedef struct {
     ngx_uint_t  n;
-    ngx_uint_t  again;
+    ngx_uint_t  again;          /* each has a bucket that was there before */
+    ngx_uint_t  own;            /* each has other sets than the one before,
+                                   else all have the same */
 } ngx_iap_run_t;
 
 
@@ -36,7 +41,9 @@ static ngx_uint_t ngx_iap_batch_doubles(ngx_iap_batch_t *batch,
     uint8_t *again);
 static ngx_uint_t ngx_iap_batch_is_double(ngx_iap_subject_t **seen,
     ngx_uint_t mask, ngx_iap_subject_t *bucket);
-static ngx_uint_t ngx_iap_batch_same_run(ngx_iap_subject_t *one,
+static ngx_uint_t ngx_iap_batch_same_rules(ngx_iap_subject_t *one,
+    ngx_iap_subject_t *two);
+static ngx_uint_t ngx_iap_batch_same_sets(ngx_iap_subject_t *one,
     ngx_iap_subject_t *two);
 static ngx_uint_t ngx_iap_batch_same_key(ngx_iap_subject_t *one,
     ngx_iap_subject_t *two);
@@ -146,7 +153,7 @@ ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 {
     ngx_iap_batch_t *batch = (ngx_iap_batch_t *) call;
 
-    ngx_uint_t            i, k, nruns, nkeys;
+    ngx_uint_t            i, k, n, nruns, nkeys;
     ngx_iap_run_t         runs[NGX_IAP_BATCH_MAX];
     ngx_iap_rule_t       *rule;
 
@@ -170,7 +177,11 @@ ngx_iap_batch_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     }
 
     for (i = 0, k = 0; i < nruns; k += runs[i++].n) {
-        ngx_iap_batch_keys(args, batch->parts[k], IAP_CHECK_DISTINCT);
+
+        for (n = 0; n < (runs[i].own ? runs[i].n : 1); n++) {
+            ngx_iap_batch_keys(args, batch->parts[k + n],
+                               IAP_CHECK_DISTINCT);
+        }
     }
 
     nkeys = args->nkeys;
@@ -245,7 +256,7 @@ static ngx_uint_t
 ngx_iap_batch_runs(ngx_iap_batch_t *batch, ngx_iap_run_t *runs)
 {
     uint8_t         again[NGX_IAP_BATCH_MAX];
-    ngx_uint_t      i, n;
+    ngx_uint_t      i, n, own;
     ngx_iap_run_t  *run;
 
     if (!ngx_iap_batch_doubles(batch, again)) {
@@ -258,15 +269,26 @@ ngx_iap_batch_runs(ngx_iap_batch_t *batch, ngx_iap_run_t *runs)
     for (i = 0; i < batch->n; i++) {
 
         if (run != NULL && run->again == again[i]
-            && ngx_iap_batch_same_run(batch->parts[i - 1], batch->parts[i]))
+            && ngx_iap_batch_same_rules(batch->parts[i - 1],
+                                        batch->parts[i]))
         {
-            run->n++;
-            continue;
+            own = !ngx_iap_batch_same_sets(batch->parts[i - 1],
+                                           batch->parts[i]);
+
+            if (run->n == 1) {
+                run->own = own;
+            }
+
+            if (run->own == own) {
+                run->n++;
+                continue;
+            }
         }
 
         run = &runs[n++];
         run->n = 1;
         run->again = again[i];
+        run->own = 0;
     }
 
     return n;
@@ -343,24 +365,19 @@ ngx_iap_batch_is_double(ngx_iap_subject_t **seen, ngx_uint_t mask,
 
 
 static ngx_uint_t
-ngx_iap_batch_same_run(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
+ngx_iap_batch_same_rules(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
 {
-    uint32_t             ones, twos;
-    iap_check_t         *check;
-    ngx_iap_subject_t   *a, *b;
+    uint32_t            ones, twos;
+    ngx_iap_subject_t  *a, *b;
 
     ones = one->part;
     twos = two->part;
 
     while (ones != 0 && twos != 0) {
-        check = &one->decision->checks[__builtin_ctz(ones)];
         a = &one->decision->subjects[__builtin_ctz(ones)];
         b = &two->decision->subjects[__builtin_ctz(twos)];
 
-        if (a->rule != b->rule
-            || (check->kind == IAP_CHECK_DISTINCT
-                && !ngx_iap_batch_same_key(a, b)))
-        {
+        if (a->rule != b->rule) {
             return 0;
         }
 
@@ -369,6 +386,33 @@ ngx_iap_batch_same_run(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
     }
 
     return ones == twos;
+}
+
+
+/* of parts with the same rules */
+
+static ngx_uint_t
+ngx_iap_batch_same_sets(ngx_iap_subject_t *one, ngx_iap_subject_t *two)
+{
+    uint32_t     ones, twos;
+    ngx_uint_t   i, k;
+
+    for (ones = one->part, twos = two->part;
+         ones != 0;
+         ones &= ones - 1, twos &= twos - 1)
+    {
+        i = __builtin_ctz(ones);
+        k = __builtin_ctz(twos);
+
+        if (one->decision->checks[i].kind == IAP_CHECK_DISTINCT
+            && !ngx_iap_batch_same_key(&one->decision->subjects[i],
+                                       &two->decision->subjects[k]))
+        {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 
@@ -415,7 +459,7 @@ static void
 ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
     ngx_iap_subject_t **parts)
 {
-    u_char               bytes[1 + IAP_CHECKS_MAX], *p;
+    u_char               bytes[2 + IAP_CHECKS_MAX], *p;
     uint32_t             bits;
     ngx_uint_t           i, members;
     ngx_iap_decision_t  *d;
@@ -424,8 +468,10 @@ ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
     members = 0;
 
     p = bytes;
-    *p++ = (u_char) (NGX_IAP_BATCH_BYTE + run->n
-                     + (run->again ? NGX_IAP_BATCH_AGAIN : 0));
+    *p++ = (u_char) (NGX_IAP_BATCH_BYTE
+                     + (run->again ? NGX_IAP_BATCH_AGAIN : 0)
+                     + (run->own ? NGX_IAP_BATCH_OWN : 0));
+    *p++ = (u_char) (NGX_IAP_BATCH_BYTE + run->n);
 
     for (bits = parts[0]->part; bits != 0; bits &= bits - 1) {
         i = __builtin_ctz(bits);

@@ -142,7 +142,13 @@ ngx_iap_link_open(ngx_iap_link_t *link)
         return NGX_DECLINED;
     }
 
-    if (link->node->sockaddr) {
+    if (link->node->addrs) {
+        link->addrs = link->node->addrs;
+        link->naddrs = link->node->naddrs;
+
+        ngx_iap_link_connect(link);
+
+    } else if (link->node->sockaddr) {
         link->known.sockaddr = link->node->sockaddr;
         link->known.socklen = link->node->socklen;
         link->addrs = &link->known;

@@ -88,6 +88,10 @@ typedef struct {
     in_port_t         port;
     struct sockaddr  *sockaddr;         /* NULL: resolve host first */
     socklen_t         socklen;
+    ngx_addr_t       *addrs;            /* a name's that was resolved with the
+                                           configuration: all of them, tried
+                                           one after the other; else NULL */
+    ngx_uint_t        naddrs;
 } ngx_iap_node_t;
 
 

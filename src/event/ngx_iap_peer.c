@@ -79,21 +79,38 @@ ngx_iap_peer_get(ngx_iap_redis_t *redis, ngx_iap_node_t *node)
 }
 
 
-/* its strings stand behind it, in one piece of memory */
+/* its addresses and strings stand behind it, in one piece of memory */
 
 static ngx_iap_peer_t *
 ngx_iap_peer_create(ngx_iap_redis_t *redis, ngx_iap_node_t *node)
 {
     u_char          *p;
+    ngx_uint_t       i;
     ngx_iap_peer_t  *peer;
 
-    peer = ngx_calloc(sizeof(ngx_iap_peer_t) + node->socklen + node->name.len
-                      + node->host.len, redis->log);
+    peer = ngx_calloc(sizeof(ngx_iap_peer_t)
+                      + node->naddrs * (sizeof(ngx_addr_t)
+                                        + sizeof(ngx_sockaddr_t))
+                      + node->socklen + node->name.len + node->host.len,
+                      redis->log);
     if (peer == NULL) {
         return NULL;
     }
 
     p = (u_char *) (peer + 1);
+
+    if (node->naddrs != 0) {
+        peer->node.addrs = (ngx_addr_t *) (void *) p;
+        peer->node.naddrs = node->naddrs;
+        p += node->naddrs * sizeof(ngx_addr_t);
+    }
+
+    for (i = 0; i < node->naddrs; i++) {
+        peer->node.addrs[i].sockaddr = (struct sockaddr *) (void *) p;
+        peer->node.addrs[i].socklen = node->addrs[i].socklen;
+        ngx_memcpy(p, node->addrs[i].sockaddr, node->addrs[i].socklen);
+        p += sizeof(ngx_sockaddr_t);
+    }
 
     if (node->sockaddr != NULL) {
         peer->node.sockaddr = (struct sockaddr *) (void *) p;
@@ -467,7 +484,7 @@ ngx_iap_peer_decide_args(ngx_iap_redis_t *redis, const u_char *text,
     ngx_iap_args_bytes(args, "b", 1);
     ngx_iap_args_number(args, NGX_IAP_PROBE_TOKEN);
     ngx_iap_args_number(args, NGX_IAP_PROBE_BURST);
-    ngx_iap_args_bytes(args, "!!", 2);      /* one decision, by that rule */
+    ngx_iap_args_bytes(args, " !!", 3);     /* one decision, by that rule */
 }
 
 

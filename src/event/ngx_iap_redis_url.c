@@ -561,6 +561,8 @@ ngx_iap_node_resolve(ngx_pool_t *pool, ngx_iap_node_t *node)
 
     node->sockaddr = u.addrs[0].sockaddr;
     node->socklen = u.addrs[0].socklen;
+    node->addrs = u.addrs;
+    node->naddrs = u.naddrs;
 
     return NULL;
 }

@@ -343,6 +343,7 @@ ngx_iap_search_peer(ngx_iap_search_t *search, iap_endpoint_t *endpoint,
         return NULL;
     }
 
+    ngx_memzero(&node, sizeof(ngx_iap_node_t));
     node.port = endpoint->port;
 
     if (endpoint->host.len) {
@@ -355,15 +356,12 @@ ngx_iap_search_peer(ngx_iap_search_t *search, iap_endpoint_t *endpoint,
         /* also where its name was resolved by the configuration only */
 
         node.host = self->host;
-        node.socklen = 0;
 
         if (self->sockaddr) {
             node.socklen = self->socklen;
             ngx_memcpy(&sa, self->sockaddr, node.socklen);
         }
     }
-
-    node.sockaddr = NULL;
 
     if (node.socklen) {
         ngx_inet_set_port(&sa.sockaddr, node.port);

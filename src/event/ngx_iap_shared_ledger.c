@@ -198,7 +198,8 @@ ngx_iap_shared_commands(ngx_iap_shared_t *shared)
     look = ngx_min(ms, NGX_IAP_SHARED_LOOK_WAIT);
 
     if (ngx_iap_shared_command(&shared->config, "CONFIG GET appendonly "
-                               "appendfsync maxmemory maxmemory-policy", 0)
+                               "appendfsync no-appendfsync-on-rewrite "
+                               "maxmemory maxmemory-policy", 0)
         != NGX_OK)
     {
         return NGX_ERROR;

@@ -31,6 +31,8 @@ static ngx_http_iap_guard_layer_t *ngx_http_iap_guard_register_layer(
     ngx_http_iap_guard_layer_t *layer);
 static void ngx_http_iap_guard_sort(ngx_http_iap_guard_layer_t **layers,
     ngx_uint_t n);
+static void ngx_http_iap_guard_warn_queued(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf, ngx_str_t *location);
 static void ngx_http_iap_guard_warn(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
 
@@ -568,6 +570,33 @@ ngx_http_iap_guard_warn(ngx_conf_t *cf, ngx_http_iap_guard_loc_conf_t *prev,
                       "because no \"iap_guard\" is in force",
                       &clcf->name);
     }
+
+    ngx_http_iap_guard_warn_queued(cf, conf, &clcf->name);
+}
+
+
+/* What is called so may be where Apple sends its notifications: for Apple, 202
+   means that one has been delivered, and it does not come again. */
+
+static void
+ngx_http_iap_guard_warn_queued(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf, ngx_str_t *location)
+{
+    static u_char  name[] = "notification";
+
+    if (conf->accept == NULL && conf->fallback == NULL) {
+        return;
+    }
+
+    if (ngx_strlcasestrn(location->data, location->data + location->len, name,
+                         sizeof(name) - 2)
+        != NULL)
+    {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "requests in location \"%V\" may be answered with 202: "
+                      "for a notification of Apple's that means that it has "
+                      "been delivered", location);
+    }
 }
 
 
@@ -635,6 +664,10 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
     ngx_http_iap_guard_t          **guards;
     ngx_http_iap_guard_queue_t    **queues;
     ngx_http_iap_guard_breaker_t  **breakers;
+
+    if (ngx_http_iap_guard_check_threads(imcf, log) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     guards = imcf->guards.elts;
 

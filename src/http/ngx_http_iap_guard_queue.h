@@ -36,6 +36,7 @@
 struct ngx_http_iap_guard_ledger_s {
     ngx_iap_file_conf_t               file;
     ngx_http_iap_guard_place_t        place;
+    ngx_cycle_t                      *cycle;    /* that it was read in */
 
     ngx_iap_ledger_t                 *ledger;   /* NULL: not a worker, or not
                                                    yet */
@@ -123,6 +124,12 @@ ngx_int_t ngx_http_iap_guard_check_queues(ngx_conf_t *cf,
 
 ngx_int_t ngx_http_iap_guard_check_queue_rules(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
+
+/* once "events" has been read as well, wherever it stands: whether threads can
+   tell the event loop that they are done */
+
+ngx_int_t ngx_http_iap_guard_check_threads(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_log_t *log);
 
 /* when it is known whether there are promo codes, too */
 

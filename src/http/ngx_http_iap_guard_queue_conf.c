@@ -77,6 +77,7 @@ ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     cln->data = ledger;
 
     ngx_http_iap_guard_here(cf, &ledger->place);
+    ledger->cycle = cf->cycle;
 
     if (value[1].len == 0 || value[1].data[value[1].len - 1] == '/') {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -555,6 +556,49 @@ ngx_http_iap_guard_check_prefix(ngx_conf_t *cf,
                   imcf->redis_place.line);
 
     return NGX_ERROR;
+}
+
+
+/* nginx itself starts with such a configuration, and then has no workers */
+
+ngx_int_t
+ngx_http_iap_guard_check_threads(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_log_t *log)
+{
+    ngx_uint_t           i;
+    ngx_cycle_t         *cycle;
+    ngx_event_conf_t    *ecf;
+    ngx_event_module_t  *module;
+
+    if (imcf->ledger == NULL) {
+        return NGX_OK;
+    }
+
+    cycle = imcf->ledger->cycle;
+    ecf = ngx_event_get_conf(cycle->conf_ctx, ngx_event_core_module);
+
+    for (i = 0; cycle->modules[i]; i++) {
+
+        if (cycle->modules[i]->type != NGX_EVENT_MODULE
+            || cycle->modules[i]->ctx_index != ecf->use)
+        {
+            continue;
+        }
+
+        module = cycle->modules[i]->ctx;
+
+        if (module->actions.notify == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "\"iap_guard_ledger\" of %V:%ui needs threads, "
+                          "which can't be used with \"use %s\" in "
+                          "\"events\", expected another event method",
+                          &imcf->ledger->place.file,
+                          imcf->ledger->place.line, ecf->name);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -594,6 +594,7 @@ ngx_http_iap_guard_reserve(ngx_http_request_t *r,
 {
     ngx_int_t  rc;
 
+    trip->told = 1;     /* also where nothing was asked */
     trip->reserving = 1;
 
     rc = ngx_http_iap_guard_code_ask(r, ctx);

@@ -22,8 +22,8 @@
 
 
 static char      lt_dir[PATH_MAX];
-static char      lt_path[PATH_MAX + 64];
-static char      lt_lock[PATH_MAX + 64];
+static char      lt_path[PATH_MAX + 16];
+static char      lt_lock[PATH_MAX + 16];
 static uint64_t  lt_time;                   /* of lt_clock() */
 static uint64_t  lt_again;                  /* as in ngx_iap_file_db_conf_t */
 

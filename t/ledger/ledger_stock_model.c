@@ -9,7 +9,7 @@
 #include "stock_sequence.h"
 
 
-#define SEQUENCES  60
+#define SEQUENCES  40
 #define STEPS      1500
 
 #define GROUPS     150
@@ -71,7 +71,7 @@ static stock_keeper_t  keeper = {
 static void
 sequences(unsigned n)
 {
-    char                prefix[16], when[16];
+    char                prefix[16], when[8];
     bool                ok;
     unsigned            i, a, seen[16], taken_over, corrected, late, over;
     stock_conf_t        conf;
@@ -92,7 +92,7 @@ sequences(unsigned n)
                 ngx_iap_file_db_destroy(db);
             }
 
-            snprintf(when, sizeof(when), "model-%u", i / 20);
+            snprintf(when, sizeof(when), "m%02u", i / 20 % 100);
             lt_name(when);
             db = lt_open_with(NULL, lt_clock);
             keeper.data = db;

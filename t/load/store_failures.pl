@@ -27,6 +27,7 @@ use constant {
     WORKERS     => 2,
     CONNECTIONS => 48,
     TIMEOUT     => 50,      # ms, of the store
+    PATIENT     => 1000,    # where no request may fail, on a slow machine either
 
     # ms: what a request may take above the time-out, or above nothing once
     # it is known that the store is away; what a request takes at the same
@@ -79,13 +80,6 @@ my @near = (
       end => sub { is $redis->command('SCRIPT', 'KILL'), 'OK', 'SCRIPT KILL';
                    undef $busy } },
 
-    { name => 'FLUSHALL', healthy => 1,
-      begin => sub { $redis->command('FLUSHALL') foreach 1 .. 5 } },
-
-    { name => 'SCRIPT FLUSH', healthy => 1,
-      begin => sub { for (1 .. 20) { $redis->command(qw(SCRIPT FLUSH));
-                                     sleep 0.02 } } },
-
     { name => 'OOM',
       begin => sub { $redis->command(qw(CONFIG SET maxmemory 1mb)) },
       end => sub { $redis->command(qw(CONFIG SET maxmemory 0)) } },
@@ -127,6 +121,15 @@ my @near = (
                                     sleep 0.3 } } },
 );
 
+my @healthy = (
+    { name => 'FLUSHALL', healthy => 1,
+      begin => sub { $redis->command('FLUSHALL') foreach 1 .. 5 } },
+
+    { name => 'SCRIPT FLUSH', healthy => 1,
+      begin => sub { for (1 .. 20) { $redis->command(qw(SCRIPT FLUSH));
+                                     sleep 0.02 } } },
+);
+
 my @password = (
     { name => 'WRONGPASS',
       begin => sub { $redis->command(qw(CONFIG SET requirepass other));
@@ -140,9 +143,10 @@ my @far = (
       end => sub { $redis->mend } },
 );
 
-troubles('IapGuard::RedisServer', '', @near);
-troubles('IapGuard::RedisServer', 'secret', @password);
-troubles('IapGuard::FarRedis', '', @far);
+troubles('IapGuard::RedisServer', '', TIMEOUT, @near);
+troubles('IapGuard::RedisServer', '', PATIENT, @healthy);
+troubles('IapGuard::RedisServer', 'secret', TIMEOUT, @password);
+troubles('IapGuard::FarRedis', '', TIMEOUT, @far);
 
 note sprintf '%-20s %7s %7s %7s %7s %7s %9s %7s', 'ms', 'others', 'before',
      'onset', 'during', 'longest', 'fallbacks', 'back';
@@ -152,7 +156,7 @@ done_testing;
 
 
 sub troubles {
-    my ($server, $password, @troubles) = @_;
+    my ($server, $password, $timeout, @troubles) = @_;
 
     @troubles = grep { index($_->{name}, $only) >= 0 } @troubles or return;
 
@@ -165,7 +169,7 @@ sub troubles {
         http => "    iap_guard_zone   iap 16m;\n"
               . "    iap_guard_redis  redis://"
               . ($password ? ":$password@" : '') . $redis->node
-              . ' timeout=' . TIMEOUT . 'ms;',
+              . " timeout=${timeout}ms;",
         server => <<'END')->start;
         add_header  X-Store $iap_guard_store always;
 
@@ -233,8 +237,7 @@ sub trouble {
     my $during  = $guarded->($at{begun} + KNOWN, 'end');
 
     my @fallbacks = grep { $_->[3] eq 'fallback' } @{ $all->{requests} };
-    my $back = @fallbacks ? $fallbacks[-1][0] - $at{ended} : 0;
-    $back = 0 if $back < 0;
+    my $back = back($at{ended}, @{ $all->{requests} });
 
     is_deeply [@{ $all->{errors} }, @{ $rest->{errors} }], [],
         "$name: every request was answered";
@@ -280,6 +283,28 @@ sub trouble {
         1000 * $back;
 
     return;
+}
+
+
+# The seconds from a moment until Redis decides: until the end of the last tenth
+# of a second in which more than a tenth was decided without it.  Now and then
+# one is late on a slow machine.
+
+sub back {
+    my ($ended, @requests) = @_;
+    my (@n, @fallbacks);
+
+    foreach my $request (grep { $_->[0] >= $ended } @requests) {
+        my $tenth = int(($request->[0] - $ended) * 10);
+
+        $n[$tenth]++;
+        $fallbacks[$tenth] += ($request->[3] eq 'fallback');
+    }
+
+    my ($last) = grep { $n[$_] && $fallbacks[$_] > 0.1 * $n[$_] }
+                      reverse 0 .. $#n;
+
+    return defined $last ? ($last + 1) / 10 : 0;
 }
 
 

@@ -152,8 +152,18 @@ call_again(const call_t *call, unsigned decision)
 }
 
 
+/* decisions of the same rules, one after the other, with the same sets or
+   each with others than the one before */
+
+typedef struct {
+    unsigned  n;
+    bool      again;
+    bool      own;
+} call_run_t;
+
+
 static inline bool
-call_same_run(const call_t *call, unsigned one, unsigned two,
+call_same_rules(const call_t *call, unsigned one, unsigned two,
     call_rule_t *rules, unsigned *nrules)
 {
     unsigned                i;
@@ -167,9 +177,7 @@ call_same_run(const call_t *call, unsigned one, unsigned two,
     }
 
     for (i = 0; i < a->n; i++) {
-        if (call_rule(rules, nrules, a, i) != call_rule(rules, nrules, b, i)
-            || (a->rule[i].kind[0] == 'd'
-                && strcmp(a->key[i], b->key[i]) != 0))
+        if (call_rule(rules, nrules, a, i) != call_rule(rules, nrules, b, i))
         {
             return false;
         }
@@ -179,29 +187,64 @@ call_same_run(const call_t *call, unsigned one, unsigned two,
 }
 
 
-static inline unsigned
-call_run_length(const call_t *call, unsigned first, call_rule_t *rules,
-    unsigned *nrules)
+static inline bool
+call_same_sets(const call_t *call, unsigned one, unsigned two)
 {
-    unsigned  n;
+    unsigned                i;
+    const call_decision_t  *a, *b;
 
-    for (n = 1;
-         first + n < call->n
-         && call_same_run(call, first, first + n, rules, nrules);
-         n++)
-    {
-        /* void */
+    a = &call->decision[one];
+    b = &call->decision[two];
+
+    for (i = 0; i < a->n; i++) {
+        if (a->rule[i].kind[0] == 'd' && strcmp(a->key[i], b->key[i]) != 0) {
+            return false;
+        }
     }
 
-    return n;
+    return true;
+}
+
+
+static inline call_run_t
+call_run(const call_t *call, unsigned first, call_rule_t *rules,
+    unsigned *nrules)
+{
+    bool        own;
+    unsigned    next;
+    call_run_t  run;
+
+    run.n = 1;
+    run.again = call_again(call, first);
+    run.own = false;
+
+    for (next = first + 1; next < call->n; next++) {
+        if (!call_same_rules(call, first, next, rules, nrules)) {
+            break;
+        }
+
+        own = !call_same_sets(call, next - 1, next);
+
+        if (run.n == 1) {
+            run.own = own;
+        }
+
+        if (own != run.own) {
+            break;
+        }
+
+        run.n++;
+    }
+
+    return run;
 }
 
 
 static inline void
-call_run(call_args_t *args, const call_t *call, unsigned first, unsigned n,
-    call_rule_t *rules, unsigned *nrules)
+call_run_args(call_args_t *args, const call_t *call, unsigned first,
+    const call_run_t *run, call_rule_t *rules, unsigned *nrules)
 {
-    char                    letters[IAP_CHECKS_MAX + 2];
+    char                    letters[IAP_CHECKS_MAX + 3];
     bool                    members;
     unsigned                i;
     const call_decision_t  *d;
@@ -209,17 +252,18 @@ call_run(call_args_t *args, const call_t *call, unsigned first, unsigned n,
     d = &call->decision[first];
     members = false;
 
-    letters[0] = (char) (32 + n + (call_again(call, first) ? 128 : 0));
+    letters[0] = (char) (32 + run->again + 2 * run->own);
+    letters[1] = (char) (32 + run->n);
 
     for (i = 0; i < d->n; i++) {
-        letters[1 + i] = (char) (32 + call_rule(rules, nrules, d, i));
+        letters[2 + i] = (char) (32 + call_rule(rules, nrules, d, i));
         members |= d->rule[i].kind[0] == 'd';
     }
 
-    letters[1 + i] = '\0';
+    letters[2 + i] = '\0';
     call_arg(args, "%s", letters);
 
-    for (i = 0; members && i < n; i++) {
+    for (i = 0; members && i < run->n; i++) {
         call_arg(args, "%s", call->decision[first + i].member);
     }
 }
@@ -243,7 +287,8 @@ call_redis(redisContext *c, const char *sha, const call_t *call)
 {
     int                  sets, buckets;
     char                 nkeys[16];
-    unsigned             i, k, n, nrules;
+    unsigned             i, k, nrules;
+    call_run_t           run;
     static call_args_t   args;
     static call_rule_t   rules[CALL_RULES_MAX];
 
@@ -267,9 +312,12 @@ call_redis(redisContext *c, const char *sha, const call_t *call)
         }
     }
 
-    for (i = 0; i < call->n; i += n) {
-        n = call_run_length(call, i, rules, &nrules);
-        call_keys(&args, &call->decision[i], 'd');
+    for (i = 0; i < call->n; i += run.n) {
+        run = call_run(call, i, rules, &nrules);
+
+        for (k = 0; k < (run.own ? run.n : 1); k++) {
+            call_keys(&args, &call->decision[i + k], 'd');
+        }
     }
 
     sets = args.argc;
@@ -293,9 +341,9 @@ call_redis(redisContext *c, const char *sha, const call_t *call)
         call_arg(&args, "%" PRIu64, rules[i].second);
     }
 
-    for (i = 0; i < call->n; i += n) {
-        n = call_run_length(call, i, rules, &nrules);
-        call_run(&args, call, i, n, rules, &nrules);
+    for (i = 0; i < call->n; i += run.n) {
+        run = call_run(call, i, rules, &nrules);
+        call_run_args(&args, call, i, &run, rules, &nrules);
     }
 
     if (call->at) {
