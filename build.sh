@@ -53,7 +53,7 @@ cmd_build() {                   # the module, for the installed nginx or for NGI
 }
 
 
-cmd_demo() {                    # a site under attack, on this machine; --once ends by itself
+cmd_demo() {                    # a site under attack, then without Apple; --once ends by itself
     need "${NEED_DEMO[@]}"
     locked build_installed
     exec perl -It/lib t/demo/demo.pl --module="$BUILD/$MODULE_SO" \
@@ -91,6 +91,14 @@ cmd_bench() {                   # what the guard costs, next to limit_req, to Lu
     locked build_installed
     exec perl -It/lib t/bench/bench.pl --module="$BUILD/$MODULE_SO" \
         --nginx="$(command -v nginx)" "$@"
+}
+
+
+cmd_crash() {                   # kills, cuts and fills whatever the queue needs; --rounds=200
+    need "${NEED_TEST[@]}"
+    locked build_installed
+    exec perl -It/lib t/load/crash_queue.pl --rounds=200 \
+        --module="$BUILD/$MODULE_SO" --nginx="$(command -v nginx)" "$@"
 }
 
 

@@ -8,6 +8,7 @@
  */
 
 
+#include "ngx_http_iap_guard_body.h"
 #include "ngx_http_iap_guard_queue.h"
 
 
@@ -88,6 +89,20 @@ static ngx_command_t  ngx_http_iap_guard_commands[] = {
       NGX_HTTP_LOC_CONF|NGX_CONF_TAKE2,
       ngx_http_iap_guard_ticket_conf,
       NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_json"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE2,
+      ngx_http_iap_guard_json,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("iap_guard_json_limit"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_iap_guard_json_limit,
+      NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 

@@ -73,6 +73,11 @@
 --
 -- What is asked again, because its answer did not come, is not done twice.
 --
+-- Redis does not undo what a script has done before an error, as where a right
+-- is taken away.  So what leads to an entry is written before it is taken from
+-- where it was, its lease last of all; and whoever meets an entry again, by a
+-- lease that ran out, a put or an import, puts right what is missing.
+--
 -- Needs the right to call TIME, GET, SET, HGET, HSET, HDEL, HINCRBY, ZADD,
 -- ZREM, ZSCORE, ZCARD, ZRANGE, ZRANGEBYSCORE, ZRANGEBYLEX and PEXPIRE; "probe"
 -- calls all of them, and leaves nothing behind.
@@ -152,17 +157,17 @@ end
 local function make_ready(e)
   local turn = TURN[lane(e)]
 
-  call('ZADD', KEYS[READY], 0, ready_name(e))
-
   if not call('ZSCORE', KEYS[turn], e.user) then
     call('ZADD', KEYS[turn],
          integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), e.user)
   end
+
+  call('ZADD', KEYS[READY], 0, ready_name(e))
 end
 
 
 -- Stores it, and puts it where it belongs: it waits until it is due, is ready,
--- or rests.
+-- or rests.  Returns which.
 
 local function place(e)
   store(e)
@@ -171,30 +176,74 @@ local function place(e)
 
     if e.due > now and e.due > max(e.created, e.ended) then
       call('ZADD', KEYS[DUE], integer(e.due), e.ticket)
-    else
-      make_ready(e)
+      return DUE
     end
 
-  elseif e.ended > 0 then
+    make_ready(e)
+    return READY
+  end
+
+  if e.ended > 0 then
     call('ZADD', KEYS[ENDED], integer(e.ended), e.ticket)
+    return ENDED
   end
 end
 
 
--- out of wherever that is
+-- the same of one that may be anywhere; was, its name where it may be ready
 
-local function unplace(e)
-  call('ZREM', KEYS[DUE], e.ticket)
-  call('ZREM', KEYS[READY], ready_name(e))
-  call('ZREM', KEYS[LEASE], e.ticket)
-  call('ZREM', KEYS[ENDED], e.ticket)
+local function replace(e, was)
+  local where = place(e)
+
+  if where ~= DUE then
+    call('ZREM', KEYS[DUE], e.ticket)
+  end
+
+  if where ~= ENDED then
+    call('ZREM', KEYS[ENDED], e.ticket)
+  end
+
+  if where ~= READY or was ~= ready_name(e) then
+    call('ZREM', KEYS[READY], was)
+  end
 end
 
 
-local function set_status(e, status)
-  call('ZREM', KEYS[STATUS + e.status], e.ticket)
-  e.status = status
-  call('ZADD', KEYS[STATUS + status], integer(e.number), e.ticket)
+local function list_status(e)
+  call('ZADD', KEYS[STATUS + e.status], integer(e.number), e.ticket)
+
+  for status = PENDING, DEAD do
+    if status ~= e.status then
+      call('ZREM', KEYS[STATUS + status], e.ticket)
+    end
+  end
+end
+
+
+-- what a script has left undone that was cut off
+
+local function mend(e)
+  list_status(e)
+
+  if judged(e.status) then
+    call('HDEL', KEYS[RECORD], e.ticket)
+  end
+
+  if call('ZSCORE', KEYS[LEASE], e.ticket) then
+    return
+  end
+
+  if e.status == PENDING or e.callback == CALLBACK_DUE then
+    call('ZREM', KEYS[ENDED], e.ticket)
+
+    if call('ZSCORE', KEYS[DUE], e.ticket)
+       or call('ZSCORE', KEYS[READY], ready_name(e))
+    then
+      return
+    end
+  end
+
+  place(e)
 end
 
 
@@ -244,19 +293,19 @@ end
 
 
 -- `last` says what a session has said of an entry that it has no more: if the
--- answer did not reach it, it says so again
+-- answer did not reach it, it says so again.  The lease goes when it has its
+-- place.
 
 local function released(e, last)
-  call('ZREM', KEYS[LEASE], e.ticket)
   e.leases, e.machine, e.session, e.last = 0, '', '', last
 end
 
 
 local function give_back(e, uncounted)
-  call('ZREM', KEYS[LEASE], e.ticket)
   e.leases = max(e.leases - uncounted, 0)
   e.machine, e.session = '', ''
   place(e)
+  call('ZREM', KEYS[LEASE], e.ticket)
 end
 
 
@@ -269,15 +318,21 @@ local function new_entry(ticket, key, user)
 end
 
 
--- under its key
+-- a new one, under its key: it is there once it has been stored
 
-local function enter(e, record)
+local function enter(e, result, record)
   call('HSET', KEYS[KEY], e.key, e.ticket)
-  call('ZADD', KEYS[STATUS + e.status], integer(e.number), e.ticket)
 
   if record ~= '' then
     call('HSET', KEYS[RECORD], e.ticket, record)
   end
+
+  if result ~= '' then
+    call('HSET', KEYS[RESULT], e.ticket, result)
+  end
+
+  place(e)
+  call('ZADD', KEYS[STATUS + e.status], integer(e.number), e.ticket)
 end
 
 
@@ -289,6 +344,7 @@ local function known(key)
 
   if e then
     call('HSET', KEYS[KEY], key, ticket)
+    mend(e)
     return ticket, e
   end
 end
@@ -308,10 +364,7 @@ local function put()
       word = 'full'
 
     else
-      local e = new_entry(ticket, key, ARGV[a + 2])
-
-      enter(e, ARGV[a + 4])
-      place(e)
+      enter(new_entry(ticket, key, ARGV[a + 2]), '', ARGV[a + 4])
     end
 
     reply[#reply + 1], reply[#reply + 2] = word, other or ticket
@@ -330,10 +383,6 @@ local function take_over(e, a)
   e.leases, e.deliveries = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 10])
 
   set_callback(e, tonumber(ARGV[a + 9]))
-
-  if ARGV[a + 11] ~= '' then
-    call('HSET', KEYS[RESULT], e.ticket, ARGV[a + 11])
-  end
 end
 
 
@@ -344,15 +393,23 @@ local function meet(e, a, status)
   if judged(status) and not judged(e.status)
      and not call('ZSCORE', KEYS[LEASE], e.ticket)
   then
-    unplace(e)
-    set_status(e, status)
-    call('HDEL', KEYS[RECORD], e.ticket)
-    call('HDEL', KEYS[RESULT], e.ticket)
+    local was = ready_name(e)
+
+    if ARGV[a + 11] ~= '' then
+      call('HSET', KEYS[RESULT], e.ticket, ARGV[a + 11])
+    else
+      call('HDEL', KEYS[RESULT], e.ticket)
+    end
+
+    e.status = status
     take_over(e, a)
-    place(e)
+    replace(e, was)
+    list_status(e)
+    call('HDEL', KEYS[RECORD], e.ticket)
 
   else
     store(e)
+    mend(e)
   end
 end
 
@@ -379,9 +436,8 @@ local function import_one(a)
   e = new_entry(ticket, key, ARGV[a + 2])
   e.status, e.created = status, max(now - ARGV[a + 5], 1)
 
-  enter(e, judged(status) and '' or ARGV[a + 12])
   take_over(e, a)
-  place(e)
+  enter(e, ARGV[a + 11], judged(status) and '' or ARGV[a + 12])
 
   return 'ok'
 end
@@ -423,13 +479,15 @@ local function take_lost(leased, machine, session)
       forget(leased[l])
 
     elseif not (e.machine == machine and e.session == session) then
+      list_status(e)
       give_back(e, 0)
     end
   end
 end
 
 
--- the same of former sessions of a machine, whatever their time
+-- the same of former sessions of a machine, whatever their time; and of nobody's:
+-- there an operation was cut off
 
 local function take_former(machine, session)
   if call('HGET', KEYS[MACHINE], machine) == session then
@@ -442,7 +500,7 @@ local function take_former(machine, session)
   for l = 1, #leased do
     local e = load(leased[l])
 
-    if e and e.machine == machine then
+    if e and (e.machine == machine or e.machine == '') then
       former[#former + 1] = leased[l]
     end
   end
@@ -492,10 +550,9 @@ local function take_due(from, to)
   for d = 1, #due do
     local e = load(due[d])
 
-    call('ZREM', KEYS[DUE], due[d])
-
     if e then
       make_ready(e)
+      call('ZREM', KEYS[DUE], due[d])
     else
       forget(due[d])
     end
@@ -526,9 +583,24 @@ local function paced(wanted, interval)
 end
 
 
--- the first of the user whose turn was longest ago
+-- a user has had its turn, for the entry of that name
 
-local function take_next(what)
+local function take_turn(turn, user, name, more)
+  call('ZREM', KEYS[READY], name)
+
+  if more then
+    call('ZADD', KEYS[turn],
+         integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), user)
+  else
+    call('ZREM', KEYS[turn], user)
+  end
+end
+
+
+-- leases the first of the user whose turn was longest ago; a name may be one
+-- that an entry had before, where it was cut off
+
+local function take_next(what, machine, session, number, lease)
   local turn = TURN[what]
 
   for step = 1, STEPS do
@@ -542,25 +614,31 @@ local function take_next(what)
     local names = call('ZRANGEBYLEX', KEYS[READY], '[' .. of_user .. '\0',
                        '(' .. of_user .. '\1', 'LIMIT', 0, 2)
 
-    if #names < 2 then
+    if #names == 0 then
       call('ZREM', KEYS[turn], user)
+
     else
-      call('ZADD', KEYS[turn],
-           integer(call('HINCRBY', KEYS[COUNT], 'turn', 1)), user)
-    end
-
-    if #names > 0 then
-      call('ZREM', KEYS[READY], names[1])
-
       -- behind the zero byte and 20 digits
       local ticket = sub(names[1], #of_user + 22)
       local e = load(ticket)
+      local named = e and names[1] == ready_name(e)
 
-      if e then
-        return e
+      if named then
+        call('ZADD', KEYS[LEASE], integer(now + lease), ticket)
+        e.leases, e.machine, e.session, e.last =
+          e.leases + 1, machine, session, ''
+        e.take = number
+        store(e)
+
+      elseif not e then
+        forget(ticket)
       end
 
-      forget(ticket)
+      take_turn(turn, user, names[1], #names > 1)
+
+      if named then
+        return e
+      end
     end
   end
 end
@@ -601,7 +679,7 @@ local function take()
   local reply, taken = { 'ok', '1', may == 0 and '1' or '0' }, 0
 
   while taken < may and bytes > 0 do
-    local e = take_next(what)
+    local e = take_next(what, machine, session, number, lease)
 
     if not e then
       break
@@ -610,11 +688,6 @@ local function take()
     local result = what == 'c' and call('HGET', KEYS[RESULT], e.ticket) or ''
     local record = what == 'w' and call('HGET', KEYS[RECORD], e.ticket) or ''
 
-    e.leases, e.machine, e.session, e.last =
-      e.leases + 1, machine, session, ''
-    e.take = number
-    store(e)
-    call('ZADD', KEYS[LEASE], integer(now + lease), e.ticket)
     tell(reply, e, result, record)
 
     bytes = bytes - #result - #record
@@ -685,6 +758,22 @@ local function back()
 end
 
 
+-- says the same again, for the answer did not come; then that may have been cut
+-- off
+
+local function said(e, last)
+  if e.last ~= last then
+    return { 'none' }
+  end
+
+  place(e)
+  mend(e)
+  call('ZREM', KEYS[LEASE], e.ticket)
+
+  return { 'ok' }
+end
+
+
 local function settle()
   local machine, session = ARGV[2], ARGV[3]
   local e = load(ARGV[4])
@@ -696,23 +785,16 @@ local function settle()
   end
 
   if e.status ~= PENDING or not owns(machine, session, e) then
-    return { e.last == last and 'ok' or 'none' }
+    return said(e, last)
   end
 
   released(e, last)
-  e.work, e.due = ARGV[5], now + delay
+  e.work, e.status, e.due = ARGV[5], status, now + delay
 
   if status ~= PENDING then
-    set_status(e, status)
 
     if ARGV[9] ~= '' then
       call('HSET', KEYS[RESULT], e.ticket, ARGV[9])
-    end
-
-    -- those that a human may have tried again keep what is to be sent
-
-    if judged(status) then
-      call('HDEL', KEYS[RECORD], e.ticket)
     end
 
     if status ~= PARKED then
@@ -726,6 +808,19 @@ local function settle()
   end
 
   place(e)
+
+  if status ~= PENDING then
+    call('ZADD', KEYS[STATUS + status], integer(e.number), e.ticket)
+    call('ZREM', KEYS[STATUS + PENDING], e.ticket)
+  end
+
+  -- those that a human may have tried again keep what is to be sent
+
+  if judged(status) then
+    call('HDEL', KEYS[RECORD], e.ticket)
+  end
+
+  call('ZREM', KEYS[LEASE], e.ticket)
 
   return { 'ok' }
 end
@@ -742,7 +837,7 @@ local function deliver()
   end
 
   if e.callback ~= CALLBACK_DUE or not owns(machine, session, e) then
-    return { e.last == last and 'ok' or 'none' }
+    return said(e, last)
   end
 
   released(e, last)
@@ -754,6 +849,7 @@ local function deliver()
   end
 
   place(e)
+  call('ZREM', KEYS[LEASE], e.ticket)
 
   return { 'ok' }
 end
@@ -816,17 +912,20 @@ local function retry_one(ticket)
   end
 
   if e.status ~= PARKED and e.status ~= DEAD then
+    mend(e)
     return 0
   end
 
-  unplace(e)
-  set_callback(e, CALLBACK_NONE)
-  set_status(e, PENDING)
-  call('HDEL', KEYS[RESULT], e.ticket)
+  local was = ready_name(e)
 
-  e.work, e.ended, e.due, e.deliveries = '', 0, now, 0
+  set_callback(e, CALLBACK_NONE)
   released(e, '')
-  place(e)
+  e.status, e.work, e.ended, e.due, e.deliveries = PENDING, '', 0, now, 0
+
+  replace(e, was)
+  list_status(e)
+  call('HDEL', KEYS[RESULT], e.ticket)
+  call('ZREM', KEYS[LEASE], e.ticket)
 
   return 1
 end
@@ -895,8 +994,7 @@ local function probe()
   call('ZREM', KEYS[DUE], field)
   call('ZRANGEBYLEX', KEYS[READY], '-', '+', 'LIMIT', 0, 1)
   call('ZCARD', KEYS[STATUS])
-  call('GET', KEYS[PACE])
-  call('SET', KEYS[PACE], '0', 'XX', 'KEEPTTL')
+  call('SET', KEYS[PACE], call('GET', KEYS[PACE]) or '0', 'XX', 'KEEPTTL')
   call('PEXPIRE', KEYS[MACHINE], MACHINE_MS)
 
   return { 'ok' }

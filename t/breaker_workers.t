@@ -116,7 +116,12 @@ subtest 'a worker that is not replaced: found dead where there is no room' => su
     kill KILL => $victim;
 
     SKIP: {
-        $nginx->wait_for(5, sub { !kill 0, $victim })
+        ok($nginx->wait_for(5, sub { !IapGuard::Child->alive($victim) }),
+           'the worker is dead');
+
+        # which the module sees when somebody has waited for it
+
+        $nginx->wait_for(0.5, sub { !kill 0, $victim })
             or skip 'nobody here takes note of the dead', 2;
 
         # which is looked at now and then, and may just have been
@@ -129,7 +134,7 @@ subtest 'a worker that is not replaced: found dead where there is no room' => su
     }
 
     kill QUIT => $other->{worker};
-    $nginx->wait_for(5, sub { !kill 0, $other->{worker} });
+    $nginx->wait_for(5, sub { !IapGuard::Child->alive($other->{worker}) });
     splice @held;
 };
 

@@ -182,6 +182,18 @@ sub tickets {
                        result => { status => 21003 } },
         'a ticket tells what became of it';
 
+    # as it came from Apple, whatever other libraries make of its numbers
+
+    $ticket = $test->put({ id => 't2' });
+    $test->ended($ticket);
+
+    is $nginx->get("/tickets/$ticket")->{body},
+       qq({"ticket":"$ticket","status":"verified","result":{"status":0, )
+       . '"environment":"Production", "receipt":{"id":"t2",'
+       . '"original_purchase_date_ms":"1375340400000","ratio":1.50, '
+       . qq("big":12345678901234567890}}}\n),
+       'a ticket has the result digit for digit';
+
     my $unknown = $nginx->get('/tickets/' . 'a' x 26);
 
     foreach my $case ([ 'malformed', '/tickets/abc' ],

@@ -17,6 +17,8 @@ typedef struct {
 } iap_decide_found_t;
 
 
+static int iap_decide_all(const iap_tables_t *tables, iap_check_t *checks,
+    unsigned n, iap_decide_found_t *found, iap_ticks_t now);
 static void iap_decide_look(const iap_tables_t *tables, iap_check_t *check,
     iap_decide_found_t *found, iap_table_chosen_t *chosen, iap_ticks_t now);
 static void iap_decide_look_bucket(const iap_tables_t *tables,
@@ -37,8 +39,43 @@ iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
 {
     int                 refused;
     unsigned            i;
-    iap_table_chosen_t  chosen;
     iap_decide_found_t  found[IAP_CHECKS_MAX];
+
+    refused = iap_decide_all(tables, checks, n, found, now);
+
+    if (refused != -1) {
+        return refused;
+    }
+
+    for (i = 0; i < n; i++) {
+        if (checks[i].outcome == IAP_OUTCOME_ADMITTED) {
+            iap_decide_charge(&checks[i], &found[i], now);
+        }
+    }
+
+    return -1;
+}
+
+
+int
+iap_decide_peek(const iap_tables_t *tables, iap_check_t *checks,
+    unsigned n, iap_ticks_t now)
+{
+    iap_decide_found_t  found[IAP_CHECKS_MAX];
+
+    return iap_decide_all(tables, checks, n, found, now);
+}
+
+
+/* the first pass */
+
+static int
+iap_decide_all(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
+    iap_decide_found_t *found, iap_ticks_t now)
+{
+    int                 refused;
+    unsigned            i;
+    iap_table_chosen_t  chosen;
 
     refused = -1;
     chosen.n = 0;
@@ -60,17 +97,7 @@ iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
         }
     }
 
-    if (refused != -1) {
-        return refused;
-    }
-
-    for (i = 0; i < n; i++) {
-        if (checks[i].outcome == IAP_OUTCOME_ADMITTED) {
-            iap_decide_charge(&checks[i], &found[i], now);
-        }
-    }
-
-    return -1;
+    return refused;
 }
 
 

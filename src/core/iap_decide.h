@@ -75,5 +75,13 @@ typedef struct {
 int iap_decide(const iap_tables_t *tables, iap_check_t *checks, unsigned n,
     iap_ticks_t now);
 
+/*
+ * The same without charging anything: for some of the layers, while what
+ * others are to count is not known yet.
+ */
+
+int iap_decide_peek(const iap_tables_t *tables, iap_check_t *checks,
+    unsigned n, iap_ticks_t now);
+
 
 #endif /* IAP_DECIDE_H */

@@ -96,13 +96,20 @@ iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n)
 {
     /* all paths lead to the whole text */
 
-    memset(json, 0, offsetof(iap_json_t, levels));
+    memset(json, 0, offsetof(iap_json_t, starts));
     memset(json->levels[0].at, 0, sizeof(json->levels[0].at));
 
     json->paths = paths;
     json->n = n;
     json->on = (uint32_t) (((uint64_t) 1 << n) - 1);
     json->keep = IAP_JSON_KEPT_NONE;
+}
+
+
+void
+iap_json_strict(iap_json_t *json)
+{
+    json->strict = true;
 }
 
 
@@ -264,7 +271,7 @@ static const uint8_t *
 iap_json_begin(iap_json_t *json, const uint8_t *p, const uint8_t *last)
 {
     if (json->on != 0) {
-        iap_json_path_begin(json);
+        iap_json_path_begin(json, p);
     }
 
     json->inner = 0;
@@ -397,6 +404,7 @@ iap_json_open(iap_json_t *json, bool array)
     if (json->depth < IAP_JSON_PARTS_MAX) {
         json->levels[json->depth].paths = json->watched;
         json->levels[json->depth].element = 0;
+        json->levels[json->depth].met = 0;
     }
 
     arrays = &json->arrays[json->depth / 64];

@@ -10,7 +10,8 @@
  *
  * Of members of the same name the last one counts, as with nearly every
  * parser that a backend may use: what an earlier one had within it is
- * forgotten, even where the last has nothing there.
+ * forgotten, even where the last has nothing there.  Who must not be told
+ * something else than the backend asks iap_json_strict() to tell them apart.
  *
  * Strict where a backend could read something else: no comments, no trailing
  * commas, no NaN; UTF-8 must be valid, and a byte order mark is an error.
@@ -72,6 +73,15 @@ void iap_json_init(iap_json_t *json, const iap_view_t *paths, unsigned n);
 
 const char *iap_json_path_check(iap_view_t path);
 
+/*
+ * From here on, before the first bytes, it is noted where another parser may
+ * find another value: where a path leads through more than one member whose
+ * names are the same, or alike to one that does not mind their case; and
+ * everywhere, if any name has a NUL in it, where many end.
+ */
+
+void iap_json_strict(iap_json_t *json);
+
 /* the next bytes, any number of them; once BAD it stays so */
 
 iap_json_e iap_json_scan(iap_json_t *json, iap_view_t bytes);
@@ -88,6 +98,27 @@ iap_json_e iap_json_end(iap_json_t *json);
 
 void iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value);
 
+/* whether another parser may see another one; of a strict scan */
+
+bool iap_json_ambiguous(const iap_json_t *json, unsigned i);
+
+/* the first byte of the i-th value, where it was scanned; NULL: absent */
+
+const uint8_t *iap_json_at(const iap_json_t *json, unsigned i);
+
+
+/* whether some parser may take one name for the other: ASCII without case, as
+   the two letters beyond it that fold to ASCII; what is behind a NUL is cut */
+
+bool iap_json_alike(iap_view_t a, iap_view_t b);
+
+/*
+ * What is between the quotes of a string that was scanned, escapes undone;
+ * `to` has room for as many bytes.  Returns how many there are.
+ */
+
+size_t iap_json_unescape(iap_view_t text, uint8_t *to);
+
 
 /* nobody else looks inside */
 
@@ -99,6 +130,7 @@ void iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value);
 typedef struct {
     uint64_t           element;     /* of an array, from 0 */
     uint32_t           paths;       /* that go on within this container */
+    uint32_t           met;         /* strict: whose member has come */
     uint16_t           at[IAP_JSON_PATHS_MAX];  /* their parts that do so */
 } iap_json_level_t;
 
@@ -110,11 +142,15 @@ struct iap_json_s {
     uint32_t           on;          /* that lead to the next value, or through
                                        it */
     uint32_t           here;        /* those of them that end there */
+    uint32_t           ambiguous;
 
     uint8_t            state;
     uint8_t            inner;       /* of a string, a number, a word */
     uint8_t            depth;
     uint8_t            keep;        /* where bytes of a string or a number go */
+
+    bool               strict;
+    bool               nul;         /* strict: some name has one in it */
 
     uint8_t            need;        /* UTF-8: bytes to come; \u: digits */
     uint8_t            low;         /* bounds of the next byte of UTF-8 */
@@ -132,6 +168,7 @@ struct iap_json_s {
 
     /* the rest is not touched where nothing needs it */
 
+    const uint8_t     *starts[IAP_JSON_PATHS_MAX];
     iap_json_level_t   levels[IAP_JSON_PARTS_MAX];
     uint8_t            texts[IAP_JSON_PATHS_MAX + 1][IAP_JSON_TEXT_MAX];
 };

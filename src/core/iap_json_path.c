@@ -29,6 +29,9 @@ _Static_assert(IAP_JSON_NAME_MAX <= IAP_JSON_TEXT_MAX, "names are kept whole");
 
 static size_t iap_json_part_len(iap_view_t path);
 static bool iap_json_part_index(iap_view_t part, uint64_t *index);
+static void iap_json_path_meets(iap_json_t *json, const uint8_t *name,
+    size_t len);
+static unsigned iap_json_fold(iap_view_t *name);
 static void iap_json_path_matches(iap_json_t *json, unsigned i, size_t len);
 static bool iap_json_integer(iap_view_t text, int64_t *number);
 
@@ -69,6 +72,10 @@ iap_json_path_name(iap_json_t *json, const uint8_t *name, size_t len)
     uint32_t    rest;
     iap_view_t  path;
 
+    if (json->strict && len <= IAP_JSON_TEXT_MAX) {
+        iap_json_path_meets(json, name, len);
+    }
+
     if (len == 0 || len > IAP_JSON_NAME_MAX) {
         return;
     }
@@ -92,6 +99,90 @@ iap_json_path_name(iap_json_t *json, const uint8_t *name, size_t len)
         json->on = 0;
         json->here = 0;
     }
+}
+
+
+/* a member has come: the first one that the present part of a path may mean, or
+   another one */
+
+static void
+iap_json_path_meets(iap_json_t *json, const uint8_t *name, size_t len)
+{
+    unsigned           i;
+    uint32_t           rest;
+    iap_view_t         part, view;
+    iap_json_level_t  *level;
+
+    level = &json->levels[json->depth - 1];
+
+    view.data = name;
+    view.len = len;
+
+    iap_json_each(i, rest, json->watched) {
+        part.data = json->paths[i].data + level->at[i];
+        part.len = json->paths[i].len - level->at[i];
+        part.len = iap_json_part_len(part);
+
+        if (iap_json_alike(part, view)) {
+            json->ambiguous |= level->met & (1u << i);
+            level->met |= 1u << i;
+        }
+    }
+}
+
+
+bool
+iap_json_alike(iap_view_t a, iap_view_t b)
+{
+    unsigned  c;
+
+    do {
+        c = iap_json_fold(&a);
+
+        if (c != iap_json_fold(&b)) {
+            return false;
+        }
+
+    } while (c != 0);
+
+    return true;
+}
+
+
+/* the next byte of a name without case, and 0 at its end; U+017F is an "s" then
+   and U+212A a "k" */
+
+static unsigned
+iap_json_fold(iap_view_t *name)
+{
+    size_t          n;
+    unsigned        c;
+    const uint8_t  *p;
+
+    if (name->len == 0) {
+        return 0;
+    }
+
+    p = name->data;
+    c = p[0];
+    n = 1;
+
+    if (c >= 'A' && c <= 'Z') {
+        c |= 0x20;
+
+    } else if (c == 0xc5 && name->len >= 2 && p[1] == 0xbf) {
+        c = 's';
+        n = 2;
+
+    } else if (c == 0xe2 && name->len >= 3 && p[1] == 0x84 && p[2] == 0xaa) {
+        c = 'k';
+        n = 3;
+    }
+
+    name->data += n;
+    name->len -= n;
+
+    return c;
 }
 
 
@@ -188,7 +279,7 @@ iap_json_path_matches(iap_json_t *json, unsigned i, size_t len)
 
 
 void
-iap_json_path_begin(iap_json_t *json)
+iap_json_path_begin(iap_json_t *json, const uint8_t *start)
 {
     unsigned  i;
     uint32_t  rest;
@@ -196,6 +287,7 @@ iap_json_path_begin(iap_json_t *json)
     iap_json_each(i, rest, json->on) {
         json->types[i] = IAP_VALUE_ABSENT;
         json->lens[i] = 0;
+        json->starts[i] = start;
     }
 
     if (json->here != 0) {
@@ -251,6 +343,20 @@ iap_json_value(const iap_json_t *json, unsigned i, iap_value_t *value)
     {
         value->type = IAP_VALUE_OTHER;
     }
+}
+
+
+bool
+iap_json_ambiguous(const iap_json_t *json, unsigned i)
+{
+    return json->nul || (json->ambiguous >> i & 1) != 0;
+}
+
+
+const uint8_t *
+iap_json_at(const iap_json_t *json, unsigned i)
+{
+    return json->types[i] != IAP_VALUE_ABSENT ? json->starts[i] : NULL;
 }
 
 

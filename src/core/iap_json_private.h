@@ -148,7 +148,7 @@ void iap_json_path_element(iap_json_t *json);
 /* a value begins, that json->on leads to: forgets what was there before, and
    has this one's bytes kept if any path ends here */
 
-void iap_json_path_begin(iap_json_t *json);
+void iap_json_path_begin(iap_json_t *json, const uint8_t *start);
 
 /* a value has ended, or a container begun, that json->here is not empty for */
 

@@ -315,6 +315,10 @@ iap_json_code_point(iap_json_t *json, uint32_t code)
     size_t   i, n;
     uint8_t  utf8[4];
 
+    if (code == 0 && json->keep == IAP_JSON_KEPT_NAME) {
+        json->nul = json->strict;
+    }
+
     if (json->keep == IAP_JSON_KEPT_NONE) {
         return;
     }
@@ -336,4 +340,49 @@ iap_json_code_point(iap_json_t *json, uint32_t code)
 
     utf8[0] = (uint8_t) (0xf00 >> n | code);
     iap_json_keep(json, utf8, n);
+}
+
+
+/* piece by piece, each of which leaves room for what the one before has left
+   unfinished */
+
+size_t
+iap_json_unescape(iap_view_t text, uint8_t *to)
+{
+    size_t      n;
+    uint8_t    *start;
+    iap_json_t  json;
+
+    if (text.len == 0) {
+        return 0;
+    }
+
+    if (memchr(text.data, '\\', text.len) == NULL) {
+        memcpy(to, text.data, text.len);
+        return text.len;
+    }
+
+    start = to;
+
+    iap_json_init(&json, NULL, 0);
+    json.keep = 0;
+
+    while (text.len > 0) {
+        n = text.len < IAP_JSON_TEXT_MAX - 4 ? text.len
+                                             : IAP_JSON_TEXT_MAX - 4;
+
+        json.lens[0] = 0;
+
+        if (iap_json_string(&json, text.data, text.data + n) == NULL) {
+            return 0;
+        }
+
+        memcpy(to, json.texts[0], json.lens[0]);
+        to += json.lens[0];
+
+        text.data += n;
+        text.len -= n;
+    }
+
+    return (size_t) (to - start);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "iap_metrics.h"
+#include "iap_utf8.h"
 
 
 typedef struct {
@@ -21,7 +22,6 @@ static void iap_text_uint(iap_text_t *out, uint64_t value);
 static void iap_text_seconds(iap_text_t *out, uint64_t us);
 static void iap_text_help(iap_text_t *out, const char *s);
 static void iap_text_label(iap_text_t *out, iap_view_t value);
-static size_t iap_utf8_len(const uint8_t *p, size_t len);
 
 
 static const iap_metric_t  iap_metrics[IAP_METRIC_COUNT] = {
@@ -278,47 +278,4 @@ iap_text_label(iap_text_t *out, iap_view_t value)
             iap_text_bytes(out, p, len);
         }
     }
-}
-
-
-/*
- * The length of the character at p, 0 if it is none: RFC 3629, section 4,
- * which leaves out overlong forms, surrogates, and all above U+10FFFF by the
- * range of the second byte.
- */
-
-static size_t
-iap_utf8_len(const uint8_t *p, size_t len)
-{
-    size_t   i, n;
-    uint8_t  lo, hi;
-
-    if (p[0] < 0x80) {
-        return 1;
-    }
-
-    if (p[0] < 0xc2 || p[0] > 0xf4) {
-        return 0;
-    }
-
-    n = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-
-    if (len < n) {
-        return 0;
-    }
-
-    lo = p[0] == 0xe0 ? 0xa0 : p[0] == 0xf0 ? 0x90 : 0x80;
-    hi = p[0] == 0xed ? 0x9f : p[0] == 0xf4 ? 0x8f : 0xbf;
-
-    if (p[1] < lo || p[1] > hi) {
-        return 0;
-    }
-
-    for (i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-
-    return n;
 }

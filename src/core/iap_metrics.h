@@ -37,6 +37,8 @@
       "Requests decided without the store, whole or in part.")                \
     X(DENY_CACHE_HITS, "iap_guard_deny_cache_hits_total", "counter", "guard", \
       "Requests refused without asking the store, by what it had said.")      \
+    X(JSON, "iap_guard_json_total", "counter", "result",                      \
+      "Values of request bodies that guards asked for, by what was found.")   \
     X(BREAKER_STATE, "iap_guard_breaker_state", "gauge", "breaker",           \
       "State of a breaker: 0 closed, 1 half-open, 2 open.")                   \
     X(BREAKER_TRANSITIONS, "iap_guard_breaker_transitions_total", "counter",  \

@@ -13,6 +13,9 @@
    whole milliseconds, among other work, is always late */
 #define IAP_PACE_LATE   (10 * IAP_TICKS_PER_MS)
 
+/* who has not called for so long has left no pace to go on with */
+#define IAP_PACE_STALE  (10 * IAP_TICKS_PER_SEC)
+
 
 static uint32_t iap_pace_least(const iap_pace_conf_t *conf);
 static void iap_pace_raise(iap_pace_t *pace, const iap_pace_conf_t *conf,
@@ -116,6 +119,15 @@ iap_pace_held(iap_pace_t *pace, iap_ticks_t until)
 {
     if (until > pace->hold) {
         pace->hold = until;
+    }
+}
+
+
+void
+iap_pace_resume(iap_pace_t *pace, iap_ticks_t now)
+{
+    if (pace->next + IAP_PACE_STALE < now) {
+        iap_pace_stopped(pace);
     }
 }
 

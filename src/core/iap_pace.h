@@ -36,6 +36,8 @@ typedef struct {
     bool         steep;         /* in slow start: doubles */
 } iap_pace_t;
 
+_Static_assert(sizeof(iap_pace_t) == 40, "a copy of it lives in the zone");
+
 
 /* whether a call may be made now, which then is charged; else *wait is when to
    ask again.  A burst is one call, or as many as the 10 ms have by which
@@ -56,6 +58,11 @@ void iap_pace_failed(iap_pace_t *pace, const iap_pace_conf_t *conf,
 /* the server asks to be left alone until `until` */
 
 void iap_pace_held(iap_pace_t *pace, iap_ticks_t until);
+
+/* goes on where another drain has left off, whose pace this was; where that is
+   some seconds ago, only a server's wish is kept, and it starts slowly */
+
+void iap_pace_resume(iap_pace_t *pace, iap_ticks_t now);
 
 /* an outage: what comes after it starts slowly again */
 

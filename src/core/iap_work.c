@@ -205,6 +205,30 @@ iap_work_hash(iap_view_t rule)
 
 
 void
+iap_work_suspect(iap_work_t *work, const iap_work_conf_t *conf,
+    uint64_t random, iap_work_next_t *next)
+{
+    static const uint8_t  name[] = "no answer came back";
+
+    iap_view_t  rule;
+
+    rule.data = name;
+    rule.len = sizeof(name) - 1;
+
+    memset(next, 0, sizeof(iap_work_next_t));
+
+    if (iap_work_count(work, rule) > IAP_WORK_PARDONS) {
+        next->status = IAP_WORK_PARKED;
+        next->alarm = true;
+        return;
+    }
+
+    next->status = IAP_WORK_PENDING;
+    next->delay = iap_work_delay(conf, IAP_WORK_ATTEMPTS_MAX, random);
+}
+
+
+void
 iap_work_reset(iap_work_t *work)
 {
     memset(work, 0, sizeof(iap_work_t));

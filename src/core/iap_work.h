@@ -41,6 +41,9 @@ typedef enum {
 
 #define IAP_WORK_ATTEMPTS_MAX  1000
 
+/* so often a suspect is put off; the next time it is parked */
+#define IAP_WORK_PARDONS    2
+
 
 typedef enum {
     IAP_WORK_TARGET = 0,        /* "target=", Apple's production */
@@ -99,6 +102,17 @@ typedef struct {
 void iap_work_step(iap_work_t *work, const iap_work_conf_t *conf,
     const iap_verdict_of_t *verdict, iap_ticks_t hold, uint64_t random,
     iap_work_next_t *next);
+
+/*
+ * Whoever had it in work was gone before there was an answer, once too often.
+ * Either the request kills its process, and then it must not be allowed to at
+ * once again; or it was there by accident when processes were killed.  So it
+ * is put off like after the last of many attempts, up to retry_max, and parked
+ * only if that happens again and again.  Uses up no attempt.
+ */
+
+void iap_work_suspect(iap_work_t *work, const iap_work_conf_t *conf,
+    uint64_t random, iap_work_next_t *next);
 
 /* tried again by a human: everything but what was accepted is forgotten */
 

@@ -351,6 +351,7 @@ ngx_iap_drain_resign(ngx_iap_drain_t *drain)
         if (shared->drain_pid == (ngx_atomic_uint_t) ngx_pid) {
             shared->drain_pid = 0;
             shared->probes_at = 0;
+            shared->left = drain->queues[i].pace;
         }
     }
 

@@ -42,8 +42,8 @@
 #define NGX_IAP_DRAIN_CONNECT   5000
 #define NGX_IAP_DRAIN_TIMEOUT   30000
 
-/* an entry that was leased so often without a settlement kills its worker: it
-   is parked */
+/* an entry that was leased so often without a settlement may be what kills its
+   workers: see iap_work_suspect() */
 #define NGX_IAP_DRAIN_POISON    5
 
 

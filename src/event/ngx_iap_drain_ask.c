@@ -28,6 +28,8 @@ static ngx_str_t  ngx_iap_drain_not_sent[] = {
 };
 
 
+static void ngx_iap_drain_ask_suspect(ngx_iap_drain_call_t *call,
+    ngx_uint_t leases);
 static ngx_uint_t ngx_iap_drain_ask_unseal(ngx_iap_drain_call_t *call,
     ngx_iap_entry_t *entry);
 static ngx_int_t ngx_iap_drain_ask_request(ngx_iap_drain_call_t *call,
@@ -55,7 +57,6 @@ static void ngx_iap_drain_ask_settled(ngx_iap_drain_call_t *call);
 void
 ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
 {
-    ngx_uint_t             sendable;
     ngx_iap_drain_call_t  *call;
 
     call = ngx_iap_drain_call_make(dq, &dq->work, entry);
@@ -72,17 +73,11 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
     }
 
     if (entry->leases > NGX_IAP_DRAIN_POISON) {
-        ngx_log_error(NGX_LOG_ERR, dq->drain->log, 0,
-                      "iap_guard queue \"%V\": entry %uL is parked: it was "
-                      "leased %ui times, and no process that had it came to "
-                      "its end", &dq->queue->name, entry->id, entry->leases);
-        sendable = 0;
-
-    } else {
-        sendable = ngx_iap_drain_ask_unseal(call, entry);
+        ngx_iap_drain_ask_suspect(call, entry->leases);
+        return;
     }
 
-    if (!sendable) {
+    if (!ngx_iap_drain_ask_unseal(call, entry)) {
         call->status = IAP_WORK_PARKED;
         ngx_iap_drain_call_store(call);
         return;
@@ -94,6 +89,33 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
     }
 
     ngx_iap_drain_ask_send(call);
+}
+
+
+static void
+ngx_iap_drain_ask_suspect(ngx_iap_drain_call_t *call, ngx_uint_t leases)
+{
+    ngx_uint_t              level;
+    iap_work_next_t         next;
+    ngx_iap_drain_queue_t  *dq;
+
+    dq = call->dq;
+
+    iap_work_suspect(&call->work, &dq->queue->work, ngx_iap_drain_random(),
+                     &next);
+
+    call->status = next.status;
+    call->delay = ngx_iap_drain_ms(next.delay);
+
+    level = next.alarm ? NGX_LOG_ERR : NGX_LOG_WARN;
+
+    ngx_log_error(level, dq->drain->log, 0,
+                  "iap_guard queue \"%V\": entry %uL is %s: it was leased "
+                  "%ui times, and no process that had it came to its end",
+                  &dq->queue->name, call->id,
+                  next.alarm ? "parked" : "put off", leases);
+
+    ngx_iap_drain_call_store(call);
 }
 
 

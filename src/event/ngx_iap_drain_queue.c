@@ -62,17 +62,25 @@ ngx_iap_drain_queue_init(ngx_iap_drain_queue_t *dq, ngx_iap_drain_t *drain,
 }
 
 
-/* this process leads from now on: what a former leader had held up was no
-   outage, but nobody knows what it was */
+/* This process leads from now on, as fast as a leader that has left.  One that
+   has just died has left as well, but nobody knows what of. */
 
 void
 ngx_iap_drain_queue_begin(ngx_iap_drain_queue_t *dq)
 {
     ngx_iap_queue_shared_t  *shared;
 
+    shared = dq->queue->shared;
+
     dq->session = ngx_iap_drain_random();
 
-    ngx_memzero(&dq->pace, sizeof(iap_pace_t));
+    dq->pace = shared->left;
+    iap_pace_resume(&dq->pace, ngx_iap_now());
+
+    if (shared->drain_pid != 0) {
+        iap_pace_stopped(&dq->pace);
+    }
+
     dq->run = 0;
     dq->work.waits = 0;
     dq->hooks.waits = 0;
@@ -83,7 +91,6 @@ ngx_iap_drain_queue_begin(ngx_iap_drain_queue_t *dq)
     dq->count = ngx_current_msec - NGX_IAP_DRAIN_COUNT;
     dq->sweep = ngx_current_msec - NGX_IAP_DRAIN_SWEEP + NGX_IAP_DRAIN_AGAIN;
 
-    shared = dq->queue->shared;
     shared->drain_pid = (ngx_atomic_uint_t) ngx_pid;
     dq->work.seen = shared->puts;
 }
@@ -139,6 +146,7 @@ ngx_iap_drain_queue_run(ngx_iap_drain_queue_t *dq)
     conf.interval = dq->queue->interval;
     dq->queue->shared->pace = (ngx_atomic_uint_t)
                               iap_pace_rate(&dq->pace, &conf, ngx_iap_now());
+    dq->queue->shared->left = dq->pace;
 }
 
 

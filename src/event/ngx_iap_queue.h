@@ -8,6 +8,7 @@
 #include "ngx_iap_breaker.h"
 #include "ngx_iap_ledger.h"
 
+#include "iap_pace.h"
 #include "iap_seal.h"
 #include "iap_webhook.h"
 
@@ -77,6 +78,8 @@ typedef struct {
     ngx_atomic_t    counted_at;     /* msec, or 0 */
     ngx_atomic_t    drain_pid;      /* who drains on this machine, or 0 */
     ngx_atomic_t    pace;           /* thousandths of a call a second */
+    iap_pace_t      left;           /* as the drain has it, for the one that
+                                       follows; written by the drain only */
 
     /* where a Redis is the ledger, see ngx_iap_shared_private.h */
 
@@ -89,7 +92,7 @@ typedef struct {
     ngx_atomic_t    late_at;        /* msec, or 0: its disk took too long */
 } ngx_iap_queue_shared_t;
 
-_Static_assert(sizeof(ngx_iap_queue_shared_t) == 344, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_queue_shared_t) == 384, "it lives in the zone");
 
 #define NGX_IAP_QUEUE_PROBES  1000      /* ms */
 

@@ -10,7 +10,8 @@
  * A look asks the same without a put: when a worker starts, when a server is
  * back, when a put was answered by less, and every NGX_IAP_SHARED_LOOK.  So it
  * is known before somebody has to wait, and is said once; and so it is found
- * out that the server keeps its promise again.
+ * out that the server keeps its promise again.  The first look calls all that
+ * the script may call: a right that is missing is known before a put.
  *
  * Of what is behind a proxy nobody knows whether the command behind a put came
  * to the same server: it promises nothing.
@@ -157,7 +158,13 @@ ngx_iap_shared_look_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
     ngx_iap_shared_look_t *look = (ngx_iap_shared_look_t *) call;
 
     ngx_iap_shared_keys(&look->sq->base, args);
-    ngx_iap_args_bytes(args, "hello", sizeof("hello") - 1);
+
+    if (look->sq->promise == NGX_IAP_PROMISE_UNKNOWN) {
+        ngx_iap_args_bytes(args, "probe", sizeof("probe") - 1);
+
+    } else {
+        ngx_iap_args_bytes(args, "hello", sizeof("hello") - 1);
+    }
 }
 
 

@@ -392,6 +392,27 @@ ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
 }
 
 
+ngx_int_t
+ngx_iap_zone_peek(ngx_iap_zone_t *zone, iap_check_t *checks, ngx_uint_t n)
+{
+    int          refused;
+    iap_ticks_t  now;
+
+    if (n == 0) {
+        return -1;
+    }
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    now = ngx_iap_zone_now_locked(zone);
+    refused = iap_decide_peek(&zone->tables, checks, (unsigned) n, now);
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return refused;
+}
+
+
 void
 ngx_iap_zone_forget(ngx_iap_zone_t *zone, ngx_iap_kind_e kind,
     iap_hash_t key)

@@ -25,6 +25,7 @@
 
 #include "iap_ban.h"
 #include "iap_decide.h"
+#include "iap_field.h"
 
 
 /* to be raised with any change of what lies in the zone */
@@ -138,11 +139,14 @@ typedef struct {
        puts, and all else */
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
+
+    ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
+                                                       became of them */
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 824, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 888, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -215,6 +219,11 @@ size_t ngx_iap_zone_takes(size_t size);
 /* iap_decide() under the lock */
 
 ngx_int_t ngx_iap_zone_decide(ngx_iap_zone_t *zone, iap_check_t *checks,
+    ngx_uint_t n);
+
+/* iap_decide_peek() likewise */
+
+ngx_int_t ngx_iap_zone_peek(ngx_iap_zone_t *zone, iap_check_t *checks,
     ngx_uint_t n);
 
 /* drops the entry of a key, whatever it knows */

@@ -8,6 +8,7 @@
  *   _redis     iap_guard_redis
  *   _breaker   and others: see ngx_http_iap_guard_breaker.h
  *   _queue     and others: see ngx_http_iap_guard_queue.h
+ *   _body      and _json: see ngx_http_iap_guard_body.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
  *   _access    the handlers: bans first, decision last
@@ -37,6 +38,7 @@
 #include "ngx_iap_shared_ledger.h"
 
 #include "iap_classify.h"
+#include "iap_field.h"
 #include "iap_json.h"
 #include "iap_ticket.h"
 
@@ -198,6 +200,9 @@ typedef struct {
     ngx_array_t                     queues;     /* ngx_http_..._queue_t * */
     ngx_http_iap_guard_ledger_t    *ledger;     /* NULL: not configured */
     ngx_array_t                     queue_keys; /* iap_seal_key_t */
+    ngx_array_t                     json;       /* iap_view_t: a path for each
+                                                   variable */
+    size_t                          json_limit;
     ngx_int_t                       request_id; /* variable index */
     ngx_http_iap_guard_place_t      api_place;  /* line 0: there is no API */
 
@@ -307,6 +312,29 @@ typedef struct {
 } ngx_http_iap_guard_fallback_t;
 
 
+/* a variable's value in a request's body, once it is known */
+
+typedef struct {
+    iap_field_result_e              result;
+    ngx_str_t                       text;
+    unsigned                        counted:1;
+} ngx_http_iap_guard_value_t;
+
+/* see _body; zero-filled: not read, and nothing asked */
+
+typedef struct {
+    ngx_http_iap_guard_value_t     *values;     /* NULL: not known yet */
+    ngx_uint_t                      wanted;     /* so many times, in vain */
+    u_char                         *had;        /* then: whether a variable had
+                                                   a value, by its index */
+    uint32_t                        told;       /* checks whose dry run was
+                                                   counted before, by place */
+    unsigned                        asking:1;   /* between _begin and _end */
+    unsigned                        reading:1;  /* or it has been read, or
+                                                   could not be */
+} ngx_http_iap_guard_body_t;
+
+
 /*
  * One per client request, from its first handler to its log line.  It lives
  * in a pool cleanup, because an internal redirect clears r->ctx.
@@ -325,6 +353,7 @@ typedef struct {
                                                    has not been asked */
     ngx_http_iap_guard_upstream_call_t  call;
     ngx_http_iap_guard_fallback_t   fallback;   /* of the call */
+    ngx_http_iap_guard_body_t       body;
     ngx_http_iap_guard_queue_t     *queue;      /* NULL: not accepted */
     u_char                          ticket[IAP_TICKET_LEN];
     unsigned                        marked:1;   /* see _access */

@@ -68,6 +68,12 @@ ngx_table_elt_t *ngx_http_iap_guard_api_header(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_api_json(ngx_http_request_t *r,
     ngx_uint_t status, json_t *json);
 
+/* the same of an object, which gets one more member, "result", that is JSON
+   already and is sent as it is, digit for digit; len 0: there is none */
+
+ngx_int_t ngx_http_iap_guard_api_result(ngx_http_request_t *r,
+    ngx_uint_t status, json_t *json, ngx_str_t *result);
+
 /* {"error":error,"message":...}; the message is a format of ngx_sprintf() */
 
 ngx_int_t ngx_http_iap_guard_api_error(ngx_http_request_t *r,
@@ -88,13 +94,15 @@ ngx_int_t ngx_http_iap_guard_api_arg(ngx_http_request_t *r, const char *name,
     ngx_str_t *value);
 
 /*
- * A call that answers later, whose memory is its maker's: until it has
- * answered, or was forsaken, the request has a pointer to it.
+ * A content handler that answers later.  The memory of this is its maker's:
+ * until one of the two was called, which ends it, the request has a pointer to
+ * it.
  */
 
 typedef struct {
     ngx_int_t            (*answer)(ngx_http_request_t *r, void *data);
-    void                 (*forsaken)(void *data);   /* the request has ended */
+    void                 (*forsaken)(void *data);   /* the request ends without
+                                                       it */
     void                  *data;
 
     ngx_http_request_t    *request;     /* NULL: nobody waits */
@@ -102,7 +110,8 @@ typedef struct {
     ngx_event_t            wake;        /* posted: answers */
 } ngx_http_iap_guard_api_wait_t;
 
-/* returns what the call is to return: NGX_AGAIN if the request waits now */
+/* NGX_AGAIN: the request waits now, and its count holds it, which is the
+   caller's part; else what the handler is to return */
 
 ngx_int_t ngx_http_iap_guard_api_wait(ngx_http_request_t *r,
     ngx_http_iap_guard_api_wait_t *wait);

@@ -74,7 +74,19 @@ ngx_int_t
 ngx_http_iap_guard_api_json(ngx_http_request_t *r, ngx_uint_t status,
     json_t *json)
 {
+    ngx_str_t  none = ngx_null_string;
+
+    return ngx_http_iap_guard_api_result(r, status, json, &none);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_api_result(ngx_http_request_t *r, ngx_uint_t status,
+    json_t *json, ngx_str_t *result)
+{
     char       *dump;
+    size_t      len;
+    u_char     *p;
     ngx_int_t   rc;
     ngx_str_t   text, type = ngx_string("application/json");
 
@@ -93,12 +105,23 @@ ngx_http_iap_guard_api_json(ngx_http_request_t *r, ngx_uint_t status,
 
     rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
 
-    text.len = ngx_strlen(dump) + 1;
-    text.data = ngx_pnalloc(r->pool, text.len);
+    len = ngx_strlen(dump);
+
+    text.data = ngx_pnalloc(r->pool, len + sizeof(",\"result\":") - 1
+                                     + result->len + 1);
 
     if (text.data != NULL) {
-        ngx_memcpy(text.data, dump, text.len - 1);
-        text.data[text.len - 1] = LF;
+        p = ngx_cpymem(text.data, dump, len);
+
+        if (result->len != 0) {
+
+            /* in the place of the brace that closes it */
+
+            p = ngx_sprintf(p - 1, ",\"result\":%V}", result);
+        }
+
+        *p++ = LF;
+        text.len = p - text.data;
 
         rc = ngx_http_iap_guard_api_send(r, status, &type, &text);
     }

@@ -14,20 +14,20 @@ static ngx_http_iap_guard_queue_t *ngx_http_iap_guard_queue_of(
 static ngx_int_t ngx_http_iap_guard_no_queue(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 static json_t *ngx_http_iap_guard_queue_counted(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static ngx_int_t ngx_http_iap_guard_queue_list(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call, ngx_http_iap_guard_queue_t *queue);
 static ngx_int_t ngx_http_iap_guard_queue_list_args(ngx_http_request_t *r,
     ngx_iap_ledger_list_t *list);
 static json_t *ngx_http_iap_guard_queue_listed(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static json_t *ngx_http_iap_guard_entry_json(ngx_iap_entry_t *entry);
 static json_t *ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static ngx_int_t ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue);
 static json_t *ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 static json_t *ngx_http_iap_guard_queue_shown(
     ngx_http_iap_guard_queue_t *queue, ngx_iap_queue_shared_t *shared);
 static uint64_t ngx_http_iap_guard_queue_oldest(
@@ -113,7 +113,7 @@ ngx_http_iap_guard_api_queue(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_queue_counted(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_ledger_count_t *count = (ngx_iap_ledger_count_t *) op;
 
@@ -253,7 +253,7 @@ ngx_http_iap_guard_queue_list_args(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_queue_listed(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_ledger_list_t *list = (ngx_iap_ledger_list_t *) op;
 
@@ -356,7 +356,7 @@ ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_queue_retried(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_ledger_retry_t *retry = (ngx_iap_ledger_retry_t *) op;
 
@@ -393,12 +393,12 @@ ngx_http_iap_guard_queue_handover(ngx_http_request_t *r,
 
 static json_t *
 ngx_http_iap_guard_queue_handed(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_ledger_handover_t *handover = (ngx_iap_ledger_handover_t *) op;
 
     if (op->result == NGX_IAP_LEDGER_NONE) {
-        *status = NGX_HTTP_CONFLICT;
+        told->status = NGX_HTTP_CONFLICT;
         return json_pack("{s:s, s:s}", "error", "conflict", "message",
                          "there is no \"iap_guard_redis\" to hand over to");
     }

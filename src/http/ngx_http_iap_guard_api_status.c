@@ -6,6 +6,7 @@
  */
 
 #include "ngx_http_iap_guard_api.h"
+#include "ngx_http_iap_guard_body.h"
 
 
 #define NGX_HTTP_IAP_GUARD_STATUS_BANS  1000
@@ -14,6 +15,7 @@
 typedef struct {
     ngx_http_iap_guard_main_conf_t  *imcf;
     ngx_iap_zone_store_t             store;
+    ngx_atomic_t                     fields[IAP_FIELD_RESULT_COUNT];
     ngx_iap_breaker_info_t          *breakers;
     ngx_iap_queue_shared_t          *queues;
     ngx_iap_zone_ledger_t            ledger;
@@ -220,6 +222,10 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
 
     snap->store = imcf->zone->head->store;
     snap->ledger = imcf->zone->head->ledger;
+
+    for (i = 0; i < IAP_FIELD_RESULT_COUNT; i++) {
+        snap->fields[i] = imcf->zone->head->fields[i];
+    }
 
     for (i = 0; i < snap->n; i++) {
         snap->slots[i] = *guards[i]->slot;
@@ -434,6 +440,10 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
                                         IAP_METRIC_STORE_FALLBACKS);
         ngx_http_iap_guard_write_guards(out, snap,
                                         IAP_METRIC_DENY_CACHE_HITS);
+    }
+
+    if (snap->imcf->json.nelts != 0) {
+        ngx_http_iap_guard_json_metrics(out, snap->fields);
     }
 
     if (snap->imcf->breakers.nelts != 0) {

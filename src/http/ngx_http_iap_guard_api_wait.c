@@ -1,5 +1,5 @@
 /*
- * Calls of the API that answer later.
+ * Content handlers that answer later.
  */
 
 #include "ngx_http_iap_guard_api.h"
@@ -13,27 +13,13 @@ ngx_int_t
 ngx_http_iap_guard_api_wait(ngx_http_request_t *r,
     ngx_http_iap_guard_api_wait_t *wait)
 {
-    ngx_event_t         *rev;
     ngx_http_cleanup_t  *cln;
 
     cln = ngx_http_cleanup_add(r, 0);
-    if (cln == NULL) {
+
+    if (cln == NULL || ngx_http_iap_guard_wait(r) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    rev = r->connection->read;
-
-    /* a client that goes away meanwhile is noticed */
-
-    if (rev->ready) {
-        ngx_post_event(rev, &ngx_posted_events);
-
-    } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    r->read_event_handler = ngx_http_test_reading;
-    r->write_event_handler = ngx_http_request_empty_handler;
 
     wait->request = r;
     wait->cleanup = cln;
@@ -91,11 +77,11 @@ ngx_http_iap_guard_api_wake_handler(ngx_event_t *ev)
 
     ngx_http_iap_guard_api_leave(wait);
 
-    rc = wait->answer(r, wait->data);
+    if (ngx_http_iap_guard_go_on(r) == NGX_OK) {
+        rc = wait->answer(r, wait->data);
 
-    r->read_event_handler = ngx_http_block_reading;
-
-    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+    } else {
+        wait->forsaken(wait->data);
         rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -10,18 +10,18 @@
 /* in the request's pool */
 
 typedef struct {
-    ngx_http_request_t              *request;
+    ngx_http_iap_guard_api_wait_t    wait;
     ngx_iap_ledger_op_t             *op;        /* NULL: told */
-    ngx_http_iap_guard_answer_pt     answer;
-    ngx_uint_t                       status;
+    ngx_http_iap_guard_answer_pt     make;
+    ngx_http_iap_guard_told_t        told;
     json_t                          *json;      /* NULL: no memory */
-    ngx_event_t                      wake;      /* posted */
 } ngx_http_iap_guard_ask_t;
 
 
 static void ngx_http_iap_guard_ask_done(ngx_iap_ledger_op_t *op);
-static void ngx_http_iap_guard_ask_wake(ngx_event_t *ev);
-static void ngx_http_iap_guard_ask_forsake(void *data);
+static ngx_int_t ngx_http_iap_guard_ask_answer(ngx_http_request_t *r,
+    void *data);
+static void ngx_http_iap_guard_ask_forsaken(void *data);
 static ngx_int_t ngx_http_iap_guard_ask_unavailable(ngx_http_request_t *r);
 
 
@@ -47,8 +47,8 @@ ngx_int_t
 ngx_http_iap_guard_ask(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
     ngx_http_iap_guard_answer_pt answer)
 {
+    ngx_int_t                        rc;
     ngx_iap_ledger_t                *ledger;
-    ngx_http_cleanup_t              *cln;
     ngx_http_iap_guard_ask_t        *ask;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
@@ -64,24 +64,25 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
         return ngx_http_iap_guard_ask_unavailable(r);
     }
 
-    cln = ngx_http_cleanup_add(r, sizeof(ngx_http_iap_guard_ask_t));
+    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ask = ngx_pcalloc(r->pool, sizeof(ngx_http_iap_guard_ask_t));
 
-    if (cln == NULL || ngx_http_iap_guard_wait(r) != NGX_OK) {
-        ngx_iap_ledger_op_free(op);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (ask != NULL) {
+        ask->op = op;
+        ask->make = answer;
+        ask->told.status = NGX_HTTP_OK;
+
+        ask->wait.answer = ngx_http_iap_guard_ask_answer;
+        ask->wait.forsaken = ngx_http_iap_guard_ask_forsaken;
+        ask->wait.data = ask;
+
+        rc = ngx_http_iap_guard_api_wait(r, &ask->wait);
     }
 
-    ask = cln->data;
-    ngx_memzero(ask, sizeof(ngx_http_iap_guard_ask_t));
-
-    ask->request = r;
-    ask->op = op;
-    ask->answer = answer;
-    ask->wake.handler = ngx_http_iap_guard_ask_wake;
-    ask->wake.data = ask;
-    ask->wake.log = r->connection->log;
-
-    cln->handler = ngx_http_iap_guard_ask_forsake;
+    if (rc != NGX_AGAIN) {
+        ngx_iap_ledger_op_free(op);
+        return rc;
+    }
 
     op->done = ngx_http_iap_guard_ask_done;
     op->data = ask;
@@ -108,58 +109,36 @@ ngx_http_iap_guard_ask_done(ngx_iap_ledger_op_t *op)
     }
 
     ask->op = NULL;
-    ask->status = NGX_HTTP_SERVICE_UNAVAILABLE;
 
-    if (op->result != NGX_IAP_LEDGER_LATE
-        && op->result != NGX_IAP_LEDGER_FAILED)
+    if (op->result == NGX_IAP_LEDGER_LATE
+        || op->result == NGX_IAP_LEDGER_FAILED)
     {
-        ask->status = NGX_HTTP_OK;
-        ask->json = ask->answer(ask->request, op, &ask->status);
-    }
-
-    ngx_post_event(&ask->wake, &ngx_posted_events);
-}
-
-
-static void
-ngx_http_iap_guard_ask_wake(ngx_event_t *ev)
-{
-    json_t                    *json;
-    ngx_int_t                  rc;
-    ngx_connection_t          *c;
-    ngx_http_request_t        *r;
-    ngx_http_iap_guard_ask_t  *ask;
-
-    ask = ev->data;
-    r = ask->request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    json = ask->json;
-    ask->json = NULL;
-
-    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
-        json_decref(json);
-        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
-
-    } else if (ask->status == NGX_HTTP_SERVICE_UNAVAILABLE) {
-        rc = ngx_http_iap_guard_ask_unavailable(r);
+        ask->told.status = NGX_HTTP_SERVICE_UNAVAILABLE;
 
     } else {
-        rc = ngx_http_iap_guard_api_json(r, ask->status, json);
+        ask->json = ask->make(ask->wait.request, op, &ask->told);
     }
 
-    ngx_http_finalize_request(r, rc);
+    ngx_http_iap_guard_api_wake(&ask->wait);
+}
 
-    /* the request may be gone, but not its connection's memory */
 
-    ngx_http_run_posted_requests(c);
+static ngx_int_t
+ngx_http_iap_guard_ask_answer(ngx_http_request_t *r, void *data)
+{
+    ngx_http_iap_guard_ask_t *ask = data;
+
+    if (ask->told.status == NGX_HTTP_SERVICE_UNAVAILABLE) {
+        return ngx_http_iap_guard_ask_unavailable(r);
+    }
+
+    return ngx_http_iap_guard_api_result(r, ask->told.status, ask->json,
+                                         &ask->told.result);
 }
 
 
 static void
-ngx_http_iap_guard_ask_forsake(void *data)
+ngx_http_iap_guard_ask_forsaken(void *data)
 {
     ngx_http_iap_guard_ask_t *ask = data;
 
@@ -168,12 +147,7 @@ ngx_http_iap_guard_ask_forsake(void *data)
         ask->op = NULL;
     }
 
-    if (ask->wake.posted) {
-        ngx_delete_posted_event(&ask->wake);
-    }
-
     json_decref(ask->json);
-    ask->json = NULL;
 }
 
 

@@ -9,14 +9,19 @@
 #include "ngx_http_iap_guard_api.h"
 
 
+typedef struct {
+    ngx_uint_t  status;     /* 200 unless it says something else */
+    ngx_str_t   result;     /* as for _api_result; in the request's pool */
+} ngx_http_iap_guard_told_t;
+
 /*
  * What the client gets, from an operation that was carried out, with
- * NGX_IAP_LEDGER_OK or _NONE; the operation is freed afterwards.  *status is
- * 200 unless it says something else.  NULL: no memory.
+ * NGX_IAP_LEDGER_OK or _NONE; the operation is freed afterwards.  NULL: no
+ * memory.
  */
 
 typedef json_t *(*ngx_http_iap_guard_answer_pt)(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 
 /* an operation on a queue, whose name is copied behind it and goes into
    *name; NULL after logging */

@@ -55,6 +55,11 @@ ngx_http_iap_guard_banned(ngx_http_request_t *r,
                 return NGX_ERROR;
             }
 
+            if (ctx->body.wanted != 0) {
+                /* the body is to tell, maybe who is exempt */
+                return NGX_DECLINED;
+            }
+
             left = ngx_iap_banned_addr(imcf->zone, ilcf->guard->slot, &addr);
 
             if (left != 0) {

@@ -8,7 +8,7 @@
 static ngx_int_t ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
 static ngx_int_t ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d);
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
 static ngx_int_t ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
     ngx_http_iap_guard_layer_t *layer);
@@ -16,9 +16,12 @@ static ngx_int_t ngx_http_iap_guard_collect_key(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
     ngx_http_iap_guard_layer_t *layer, iap_key_t *key);
 static ngx_int_t ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d, ngx_http_iap_guard_layer_t *layer);
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer);
 static ngx_int_t ngx_http_iap_guard_users(ngx_http_request_t *r,
     ngx_http_iap_guard_layer_t *layer, uint32_t *users);
+static ngx_uint_t ngx_http_iap_guard_unknown(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_decision_t *d);
 static iap_check_t *ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
     ngx_http_iap_guard_layer_t *layer, iap_check_kind_e kind);
 
@@ -45,7 +48,11 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->divided = 0;
     d->hashed = d->keys == NULL;
 
+    ngx_http_iap_guard_body_begin(ctx);
+
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
+
+    ngx_http_iap_guard_body_end(ctx);
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -79,15 +86,18 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
         }
     }
 
-    rc = ngx_http_iap_guard_collect_user(r, d);
+    rc = ngx_http_iap_guard_collect_user(r, ctx, d);
 
     for (i = 0; rc == NGX_OK && i < d->ilcf->nchecks; i++) {
         layer = d->ilcf->checks[i];
 
+        d->place = i;
+        d->wanted = ctx->body.wanted;
+
         switch (layer->kind) {
 
         case NGX_HTTP_IAP_GUARD_SEGMENT:
-            rc = ngx_http_iap_guard_collect_segment(r, d, layer);
+            rc = ngx_http_iap_guard_collect_segment(r, ctx, d, layer);
             break;
 
         case NGX_HTTP_IAP_GUARD_GLOBAL:
@@ -111,11 +121,13 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d)
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
 {
     ngx_uint_t  i;
 
     d->user_found = NGX_HTTP_IAP_GUARD_KEY_SKIP;
+    d->user_unknown = 0;
+    d->wanted = ctx->body.wanted;
 
     if (d->distrusted) {
         d->user_found = NGX_HTTP_IAP_GUARD_KEY_STAND_IN;
@@ -127,6 +139,7 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
         if (d->ilcf->checks[i]->kind == NGX_HTTP_IAP_GUARD_USER) {
             d->user_found = ngx_http_iap_guard_key(r, d->ilcf->checks[i], 0,
                                                    &d->user);
+            d->user_unknown = ngx_http_iap_guard_unknown(ctx, d);
             break;
         }
     }
@@ -180,6 +193,16 @@ ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
                              d->user_found == NGX_HTTP_IAP_GUARD_KEY_OK, &key);
     }
 
+    if (ngx_http_iap_guard_unknown(ctx, d)
+        || (d->user_unknown
+            && (layer->kind == NGX_HTTP_IAP_GUARD_USER
+                || (found != NGX_HTTP_IAP_GUARD_KEY_OK
+                    && layer->missing
+                       == NGX_HTTP_IAP_GUARD_MISSING_DEFAULT))))
+    {
+        return NGX_OK;
+    }
+
     switch (found) {
 
     case NGX_HTTP_IAP_GUARD_KEY_OK:
@@ -192,8 +215,13 @@ ngx_http_iap_guard_collect_identity(ngx_http_request_t *r,
     case NGX_HTTP_IAP_GUARD_KEY_REJECT:
 
         if (layer->dry_run) {
-            ngx_http_iap_guard_would_refuse(ctx, layer, IAP_VERDICT_ERROR,
-                                            NULL);
+
+            if ((ctx->body.told >> d->place & 1) == 0) {
+                ctx->body.told |= (uint32_t) 1 << d->place;
+                ngx_http_iap_guard_would_refuse(ctx, layer, IAP_VERDICT_ERROR,
+                                                NULL);
+            }
+
             return NGX_OK;
         }
 
@@ -249,7 +277,8 @@ ngx_http_iap_guard_collect_key(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d, ngx_http_iap_guard_layer_t *layer)
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
+    ngx_http_iap_guard_layer_t *layer)
 {
     uint32_t                         users;
     ngx_uint_t                       exempt;
@@ -273,6 +302,10 @@ ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
 
     if (ngx_http_iap_guard_address(r, layer->address, addr) != NGX_OK) {
         return NGX_ERROR;
+    }
+
+    if (d->user_unknown || ngx_http_iap_guard_unknown(ctx, d)) {
+        return NGX_OK;
     }
 
     if (addr->family == IAP_ADDR_NONE) {
@@ -326,6 +359,16 @@ ngx_http_iap_guard_users(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+/* what this layer asks for depends on a body that is not read */
+
+static ngx_uint_t
+ngx_http_iap_guard_unknown(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_decision_t *d)
+{
+    return ctx->body.wanted != d->wanted;
 }
 
 

@@ -74,10 +74,14 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
            != NGX_OK
         || ngx_array_init(&imcf->queue_keys, cf->pool, 2,
                           sizeof(iap_seal_key_t))
+           != NGX_OK
+        || ngx_array_init(&imcf->json, cf->pool, 2, sizeof(iap_view_t))
            != NGX_OK)
     {
         return NULL;
     }
+
+    imcf->json_limit = NGX_CONF_UNSET_SIZE;
 
     return imcf;
 }
@@ -574,6 +578,8 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
                       imcf->api_place.line);
         return NGX_ERROR;
     }
+
+    ngx_conf_init_size_value(imcf->json_limit, 256 * 1024);
 
     if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_queues(cf, imcf) != NGX_OK

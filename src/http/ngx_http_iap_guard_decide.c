@@ -41,6 +41,13 @@ ngx_http_iap_guard_decide(ngx_http_request_t *r,
         return rc;
     }
 
+    if (ctx->body.wanted != 0) {
+        rc = ngx_iap_zone_peek(imcf->zone, d.checks, d.n);
+
+        return rc == -1 ? ngx_http_iap_guard_body_read(r, ctx)
+                        : ngx_http_iap_guard_conclude(r, ctx, &d, rc);
+    }
+
     rc = ngx_iap_zone_decide(imcf->zone, d.checks, d.n);
 
     return ngx_http_iap_guard_conclude(r, ctx, &d, rc);

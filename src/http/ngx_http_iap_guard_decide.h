@@ -5,7 +5,7 @@
 #ifndef NGX_HTTP_IAP_GUARD_DECIDE_H
 #define NGX_HTTP_IAP_GUARD_DECIDE_H
 
-#include "ngx_http_iap_guard.h"
+#include "ngx_http_iap_guard_body.h"
 
 
 /*
@@ -21,6 +21,11 @@ typedef struct {
                                                        anything is asked */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
+    ngx_uint_t                      wanted;         /* of the body, before the
+                                                       layer that is looked at
+                                                       */
+    ngx_uint_t                      place;          /* of it */
+    unsigned                        user_unknown:1; /* the body has it */
     ngx_uint_t                      n;
     uint32_t                        divided;        /* a bit for each check
                                                        that had but a share of
@@ -39,6 +44,9 @@ typedef struct {
  * Fills d, but for the arrays' addresses.  NGX_OK: it is to be decided; else
  * what the phase handler is to return: the guard is off, a ban or a missing
  * identity refuses, or there is an error.
+ *
+ * With ctx->body.wanted the checks are only those that do not depend on the
+ * body; if none of them refuses, it is to be read.
  */
 
 ngx_int_t ngx_http_iap_guard_collect(ngx_http_request_t *r,

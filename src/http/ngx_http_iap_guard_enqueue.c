@@ -8,6 +8,7 @@
  *                              it is in the queue all the same
  */
 
+#include "ngx_http_iap_guard_body.h"
 #include "ngx_http_iap_guard_queue.h"
 
 #include <openssl/rand.h>
@@ -289,18 +290,10 @@ static ngx_int_t
 ngx_http_iap_guard_enqueue_body(ngx_http_request_t *r, iap_key_t *user,
     iap_view_t *body, iap_view_t *marked)
 {
-    off_t         len;
-    u_char       *p, *start;
-    size_t        size;
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl, *bufs;
+    off_t    len;
+    u_char  *p;
 
-    bufs = r->request_body ? r->request_body->bufs : NULL;
-    len = 0;
-
-    for (cl = bufs; cl; cl = cl->next) {
-        len += ngx_buf_size(cl->buf);
-    }
+    len = ngx_http_iap_guard_body_length(r);
 
     if (len > NGX_HTTP_IAP_GUARD_QUEUE_BODY_MAX) {
         return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
@@ -312,35 +305,17 @@ ngx_http_iap_guard_enqueue_body(ngx_http_request_t *r, iap_key_t *user,
     }
 
     marked->data = p;
+    marked->len = user->len + 1 + (size_t) len;
 
     p = ngx_cpymem(p, user->data, user->len);
     *p++ = '\0';
-    start = p;
 
-    for (cl = bufs; cl; cl = cl->next) {
-        b = cl->buf;
-        size = (size_t) ngx_buf_size(b);
-
-        if (size == 0) {
-            /* an empty body is one buffer, neither in memory nor in a file */
-            continue;
-        }
-
-        if (ngx_buf_in_memory(b)) {
-            p = ngx_cpymem(p, b->pos, size);
-            continue;
-        }
-
-        if (ngx_read_file(b->file, p, size, b->file_pos) != (ssize_t) size) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        p += size;
+    if (ngx_http_iap_guard_body_copy(r, p) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    body->data = start;
-    body->len = p - start;
-    marked->len = p - marked->data;
+    body->data = p;
+    body->len = (size_t) len;
 
     return NGX_OK;
 }

@@ -43,6 +43,8 @@ static ngx_http_iap_guard_trip_t *ngx_http_iap_guard_trip_create(
 static void ngx_http_iap_guard_trip_free(ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_depart(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip);
 static void ngx_http_iap_guard_prefix(ngx_http_iap_guard_layer_t *layer,
     const iap_addr_t *addr, iap_key_t *text);
@@ -212,24 +214,15 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
 
     d = &trip->d;
     imcf = trip->imcf;
-    rc = -1;
 
-    if (d->n != 0) {
-        ctx->store = NGX_HTTP_IAP_GUARD_STORE_REDIS;
+    rc = ngx_http_iap_guard_denied(ctx, trip);
 
-        if (ngx_iap_denies(imcf->zone)) {
-            ngx_http_iap_guard_hash(d);
-            rc = ngx_iap_denied(imcf->zone, ctx->guard->slot, d->checks,
-                                d->n);
-        }
+    if (rc == -1 && ctx->body.wanted != 0) {
+        ngx_http_iap_guard_trip_free(trip);
+        return ngx_http_iap_guard_body_read(r, ctx);
     }
 
     if (rc >= 0 || d->n == 0) {
-
-        if (rc >= 0) {
-            (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
-        }
-
         rc = ngx_http_iap_guard_conclude(r, ctx, d, rc);
         ngx_http_iap_guard_trip_free(trip);
 
@@ -262,6 +255,41 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     ctx->trip = trip;
 
     return NGX_AGAIN;
+}
+
+
+/* the check that the store has refused before, and still would; or -1 */
+
+static ngx_int_t
+ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t                       rc;
+    ngx_iap_zone_t                 *zone;
+    ngx_http_iap_guard_decision_t  *d;
+
+    d = &trip->d;
+    zone = trip->imcf->zone;
+
+    if (d->n == 0) {
+        return -1;
+    }
+
+    ctx->store = NGX_HTTP_IAP_GUARD_STORE_REDIS;
+
+    if (!ngx_iap_denies(zone)) {
+        return -1;
+    }
+
+    ngx_http_iap_guard_hash(d);
+
+    rc = ngx_iap_denied(zone, ctx->guard->slot, d->checks, d->n);
+
+    if (rc >= 0) {
+        (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
+    }
+
+    return rc;
 }
 
 

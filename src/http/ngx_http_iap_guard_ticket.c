@@ -7,7 +7,7 @@
 
 
 static json_t *ngx_http_iap_guard_ticket_answer(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status);
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 
 
 ngx_int_t
@@ -57,37 +57,34 @@ ngx_http_iap_guard_ticket_handler(ngx_http_request_t *r)
 }
 
 
+/* the result is told as it was stored, which is as it came */
+
 static json_t *
 ngx_http_iap_guard_ticket_answer(ngx_http_request_t *r,
-    ngx_iap_ledger_op_t *op, ngx_uint_t *status)
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
 {
     ngx_iap_ledger_find_t *find = (ngx_iap_ledger_find_t *) op;
 
-    json_t           *json, *result;
     ngx_iap_entry_t  *entry;
 
     if (op->result == NGX_IAP_LEDGER_NONE) {
-        *status = NGX_HTTP_NOT_FOUND;
+        told->status = NGX_HTTP_NOT_FOUND;
         return json_pack("{s:s}", "error", "not_found");
     }
 
     entry = &find->entry;
 
-    json = json_pack("{s:s%, s:s}", "ticket", entry->ticket,
+    if (entry->result.len != 0) {
+        told->result.data = ngx_pstrdup(r->pool, &entry->result);
+
+        if (told->result.data == NULL) {
+            return NULL;
+        }
+
+        told->result.len = entry->result.len;
+    }
+
+    return json_pack("{s:s%, s:s}", "ticket", entry->ticket,
                      (size_t) IAP_TICKET_LEN,
                      "status", iap_work_status_name(entry->status));
-
-    if (json == NULL || entry->result.len == 0) {
-        return json;
-    }
-
-    result = json_loadb((char *) entry->result.data, entry->result.len,
-                        JSON_DECODE_ANY, NULL);
-
-    if (result != NULL && json_object_set_new(json, "result", result) != 0) {
-        json_decref(json);
-        return NULL;
-    }
-
-    return json;
 }

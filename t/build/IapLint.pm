@@ -39,6 +39,7 @@ my @CHECKS = (
     ['directives are documented, and no others', \&directives],
     ['contexts are documented as they are',     \&contexts],
     ['metrics are documented, and no others',   \&metrics],
+    ['what the scripts call is documented as a right', \&rights],
     ['nothing can leave or wait inside a lock', \&locks],
     ['no function that C or nginx makes dangerous', \&banned],
     ['C text: columns, blanks, comments',       \&c_text],
@@ -460,6 +461,37 @@ sub metrics {
                   $docs =~ /\b(iap_guard_\w+_(?:total|bytes|seconds))\b/g;
 
     push @complaints, map { "docs: $_ is no metric" } sort keys %unknown;
+
+    return @complaints;
+}
+
+
+# The "+command" of docs/redis.md, and what lua/ calls; besides, what the module
+# itself sends.
+
+sub rights {
+    my ($root) = @_;
+    my $file = 'docs/redis.md';
+    my (%called, @complaints);
+
+    return "$file is not there" unless -e "$root/$file";
+
+    my ($text) = slurp($root, $file) =~ /^## Rights\n(.*?)(?=^## |\z)/ms;
+    my %named  = map { $_ => 1 } ($text // '') =~ /\+([a-z]+(?:\|[a-z]+)?)/g;
+
+    foreach my $script (files($root, qr{^lua/\w+\.lua$})) {
+        $called{lc $_} = $script
+            foreach slurp($root, $script) =~ /\bp?call\('([A-Z]+)'/g;
+    }
+
+    push @complaints, "$file: no right to call $_, as $called{$_} does"
+        foreach grep { !$named{$_} } sort keys %called;
+
+    delete @named{qw(eval evalsha wait waitaof config|get select asking
+                     cluster|slots)};
+
+    push @complaints, "$file: a right to call $_, which no script does"
+        foreach grep { !$called{$_} } sort keys %named;
 
     return @complaints;
 }

@@ -91,6 +91,8 @@ END
 my %TREE = (
     'ngx_http_iap_guard_module.c'   => $TABLE,
     'docs/directives.md'            => $DOCS,
+    'docs/redis.md'                 => "## Rights\n\n+eval +get\n",
+    'lua/x.lua'                     => "return redis.call('GET', KEYS[1])\n",
     'src/core/iap_metrics.h'        => $METRICS,
     'src/core/iap_x.h'              => "int iap_x(int a);\n",
     'src/core/iap_x.c'              => $CORE,
@@ -140,6 +142,9 @@ my @REFUSED = (
     [qr/metrics/,        $D, 'iap_guard_requests_total', ''],
     [qr/metrics/,        $D, undef, "iap_guard_other_total\n"],
     [qr/metrics/,        'src/core/iap_metrics.h', 'X(', 'Y('],
+    [qr/a right/,        'docs/redis.md', ' +get', ''],
+    [qr/a right/,        'docs/redis.md', '## Rights', '## Keys'],
+    [qr/a right/,        'lua/x.lua', 'GET', 'SET'],
     [qr/a lock/,         $E, 'iap_x(1);', 'return NGX_OK;'],
     [qr/a lock/,         $E, 'iap_x(1);', 'ngx_slab_alloc(pool, 1);'],
     [qr/a lock/,         $E, 'iap_x(1);', 'ngx_log_error(NGX_LOG_INFO, l, 0);'],

@@ -73,7 +73,7 @@ sub findings {
     }
 
     foreach my $check (\&_ban_is_listed, \&_services_agree,
-                       \&_metrics_agree, \&_nothing_to_complain)
+                       \&_metrics_agree)
     {
         # a site that can't be asked is one wrong finding among others
 
@@ -183,8 +183,8 @@ sub _expected_metrics {
 }
 
 
-sub _nothing_to_complain {
-    my ($rows, $site) = @_;
+sub complaints {
+    my ($site) = @_;
     my @lines = $site->complaints;
 
     return [ 1, "nginx's error log has no alert" ] unless @lines;

@@ -24,6 +24,7 @@ use IapGuard::Loop;
 use IapGuard::Port qw(free_port);
 use IapGuard::StandInApple;
 use IapGuard::StandInBackend;
+use IapGuard::StandInReceiver;
 
 use constant {
     # the thresholds, which the senders' expectations know too
@@ -35,6 +36,8 @@ use constant {
 
     CARRIER         => '100.64.0.0/24',
     CARRIER_USERS   => 500,
+
+    QUEUE_RATE      => 20,      # calls a second, of what was accepted
 
     READY_SECONDS   => 15,
     PORTS_TRIED     => 5,
@@ -55,7 +58,7 @@ sub new {
         binary  => $options{nginx},
         module  => $options{module},
         scratch => $scratch,
-        parts   => {},          # nginx, backend, apple: what runs
+        parts   => {},          # nginx, backend...: what runs
     }, $class;
 }
 
@@ -69,6 +72,10 @@ sub file    { return $_[0]->folder . "/$_[1]" }
 sub port    { return $_[0]{port} }
 sub url     { return "http://127.0.0.1:$_[0]{port}$_[1]" }
 
+# the service that unlocks what the queue has had verified
+
+sub receiver { return $_[0]{parts}{receiver} }
+
 
 sub start {
     my ($self) = @_;
@@ -78,8 +85,14 @@ sub start {
     $self->{parts}{backend} = IapGuard::StandInBackend->new->start;
     $self->{parts}{apple}   = IapGuard::StandInApple->new->start;
 
+    my $secret = IapGuard::StandInReceiver->new_secret;
+    $self->{parts}{receiver}
+        = IapGuard::StandInReceiver->new(secret => $secret)->start;
+
     $self->{token} = _random_token();
     _write_file($self->file('api.token'), "$self->{token}\n", 0600);
+    _write_file($self->file('webhook.secret'), "$secret\n", 0600);
+    $self->_make_ledger;
 
     # between the search for a free port and nginx's start somebody else may
     # take it
@@ -98,7 +111,7 @@ sub stop {
 
     # nginx first: it would log errors if what it calls went before it
 
-    foreach my $name (qw(nginx backend apple)) {
+    foreach my $name (qw(nginx backend apple receiver)) {
         my $part = delete $self->{parts}{$name} or next;
         $part->stop;
     }
@@ -192,9 +205,11 @@ sub _ask_nginx {
     $self->{about} = do { local $/; <$pipe> };
     close $pipe;
 
-    die "the demo's senders need nginx's realip module, which "
-        . "\"$self->{binary}\" was built without\n"
-        unless $self->{about} =~ /--with-http_realip_module/;
+    foreach my $part (qw(http_realip_module threads)) {
+        die "the demo needs an nginx that was built --with-$part, and "
+            . "\"$self->{binary}\" was not\n"
+            unless $self->{about} =~ /--with-$part\b/;
+    }
 
     ($self->{version}) = $self->{about} =~ m{nginx version: (\S+)};
 
@@ -216,6 +231,23 @@ sub _write_file {
     chmod $mode, $file or die "$path: $!\n" if $mode;
     print $file $text;
     close $file or die "$path: $!\n";
+
+    return;
+}
+
+
+# The folder belongs to those who keep the ledger: nginx's workers, which are
+# nobody's if we are root
+
+sub _make_ledger {
+    my ($self) = @_;
+    my $folder = $self->file('ledger');
+
+    mkdir $folder, 0700 or die "$folder: $!\n";
+
+    if ($> == 0 && (my ($uid, $gid) = (getpwnam 'nobody')[2, 3])) {
+        chown $uid, $gid, $folder or die "$folder: $!\n";
+    }
 
     return;
 }
@@ -280,6 +312,7 @@ sub _conf {
         . "http {\n"
         . $self->_conf_files
         . $self->_conf_senders
+        . $self->_conf_queue
         . $self->_conf_guard
         . "}\n";
 }
@@ -355,6 +388,29 @@ EOF
 }
 
 
+# Where purchases go that Apple can't verify at the moment
+
+sub _conf_queue {
+    my ($self) = @_;
+
+    return <<"EOF";
+    iap_guard_zone     iap 16m;
+    iap_guard_ledger   @{[ $self->file('ledger/ledger.db') ]};
+
+    iap_guard_breaker  apple failures=50% min=20 consecutive=5 window=10s
+                       open=2s probes=3 classify=apple;
+
+    iap_guard_queue    receipts
+                       target=@{[ $self->apple->url('/verifyReceipt') ]}
+                       breaker=apple rate=@{[ QUEUE_RATE ]}r/s
+                       retry_min=1s retry_max=5s
+                       callback=@{[ $self->receiver->url('/activated') ]}
+                       secret_file=@{[ $self->file('webhook.secret') ]};
+
+EOF
+}
+
+
 sub _conf_guard {
     my ($self) = @_;
     my ($backend, $apple) = ($self->backend->port, $self->apple->port);
@@ -366,8 +422,6 @@ sub _conf_guard {
     return <<"EOF";
     upstream redeem_backend { server 127.0.0.1:$backend; keepalive 32; }
     upstream apple          { server 127.0.0.1:$apple; keepalive 32; }
-
-    iap_guard_zone  iap 16m;
 
     server {
         listen              127.0.0.1:$self->{port};
@@ -386,9 +440,16 @@ sub _conf_guard {
         }
 
         location = /v1/verify {
-            iap_guard       verify;
-            iap_guard_user  \$http_x_user_id capacity=30 rate=30r/m;
-            proxy_pass      http://apple/verifyReceipt;
+            iap_guard          verify;
+            iap_guard_user     \$http_x_user_id capacity=30 rate=30r/m;
+            iap_guard_breaker  apple fallback=receipts;
+            proxy_set_header   Connection "";
+            proxy_set_header   Accept-Encoding "";
+            proxy_pass         http://apple/verifyReceipt;
+        }
+
+        location ~ ^/v1/tickets/(?<ticket>\\w+)\$ {
+            iap_guard_ticket  receipts \$ticket;
         }
 
         location /iap_guard/ {

@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
-# The demo: a site with the module, honest users, three attacks, and a table
-# of who got through.
+# The demo: a site with the module, honest users, attacks, and a table of who
+# got through; then an outage of Apple's, and what becomes of those who buy.
 
 use strict;
 use warnings;
@@ -12,6 +12,7 @@ use lib $FindBin::Bin, "$FindBin::Bin/../lib";
 use Cwd qw(abs_path);
 use Getopt::Long;
 
+use DemoOutage;
 use DemoReport;
 use DemoSenders;
 use DemoSite;
@@ -22,7 +23,7 @@ usage: demo.pl [--module=FILE] [--nginx=FILE] [--once] [--keep]
 
     --module=FILE  the dynamic module; not given: nginx was built with it
     --nginx=FILE   the nginx binary (/usr/sbin/nginx)
-    --once         end after the table, with 0 if it is what it should be
+    --once         end after the tables, with 0 if all is what it should be
     --keep         leave the scratch folder
 EOF
 
@@ -78,7 +79,11 @@ sub run {
 
     print "\n", DemoReport::table($rows), "\n";
 
-    my $rc = judge(DemoReport::findings($rows, $site));
+    my @findings = show(DemoReport::findings($rows, $site));
+
+    push @findings, show(outage($site));
+
+    my $rc = judge(@findings);
 
     return $rc if $once;
 
@@ -117,13 +122,50 @@ sub attack {
 }
 
 
-sub judge {
+sub outage {
+    my ($site) = @_;
+    my $rate = DemoSite::QUEUE_RATE;
+    my $down = DemoOutage::DOWN;
+
+    print <<"EOF";
+
+Now Apple fails for $down seconds, in its own way: HTTP 200, and inside "not
+available" (21005).  Purchases come all the while.  What Apple can't verify is
+written to the disk, and its user told "accepted" (202, with a ticket).  When
+Apple is back, the queue has it verified, slowly at first, then at $rate calls a
+second, and tells your service of each result.
+
+  waits   accepted, and not verified yet
+  calls   of the queue to Apple, in this second
+  told    to your service, that it can unlock a purchase, since the beginning
+
+EOF
+
+    my $outage = DemoOutage->new(
+        site => $site, tell => sub { print @_ },
+        look => sub { die "stopped by SIG$signal\n" if $signal });
+
+    $outage->play;
+    print "\n";
+
+    return ($outage->findings, DemoReport::complaints($site));
+}
+
+
+sub show {
     my @findings = @_;
-    my @wrong = grep { !$_->[0] } @findings;
 
     foreach my $finding (@findings) {
         print $finding->[0] ? '  ok     ' : '  WRONG  ', $finding->[1], "\n";
     }
+
+    return @findings;
+}
+
+
+sub judge {
+    my @findings = @_;
+    my @wrong = grep { !$_->[0] } @findings;
 
     print "\n", @wrong ? 'NOT what it should be: ' . @wrong . ' of '
                          . @findings . " findings are wrong\n"
@@ -141,6 +183,9 @@ sub invitation {
     my $apple  = $site->apple->url('/_control');
     my $bearer = "-H 'Authorization: Bearer " . $site->token . "'";
     my $banned = DemoSenders::ATTACKED_SEGMENT;
+
+    my $tickets  = $site->url('/v1/tickets');
+    my $receiver = $site->receiver->url('/_control');
 
     return <<"EOF";
 
@@ -164,12 +209,21 @@ It stays up until Ctrl-C.  Try, in another terminal:
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"off"}'
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"on"}'
 
-  verify a purchase, and make Apple sick: slow, 5xx, html, hang, 429, json, ...
+  verify a purchase; make Apple sick (json, 5xx, slow, html, hang, 429, ...), and
+  it is accepted; ask for its ticket before and after Apple is well again
     curl -i $verify -H 'X-User-Id: ann' -d '{"receipt-data":"MIIT"}'
     curl -X PUT $apple -d '{"mode":"json","status":21005}'
-    curl -X PUT $apple -d '{"mode":"slow","seconds":3}'
+    curl -i $verify -H 'X-User-Id: ann' -d '{"receipt-data":"MIIU"}'
+    curl $tickets/TICKET
     curl -X PUT $apple -d '{"mode":"ok"}'
+
+  what Apple was asked, and what your service was told
     curl $apple
+    curl $receiver
+
+  the breaker and the queue
+    curl $api/breakers/apple
+    curl $api/queues/receipts
 
   what nginx writes
     tail -f @{[ $site->file('access.log') ]}

@@ -9,8 +9,10 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 
 use Test::More;
+use Digest::SHA qw(hmac_sha256);
 use IO::Socket::INET;
 use JSON::PP;
+use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IapGuard::Child;
 use IapGuard::HTTPParser;
@@ -18,6 +20,7 @@ use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::StandInApple;
 use IapGuard::StandInBackend;
+use IapGuard::StandInReceiver;
 
 
 sub parsed {
@@ -182,6 +185,52 @@ subtest 'apple' => sub {
 
     $apple->reset_counts;
     is($apple->report->{calls}, 0, 'counts reset');
+};
+
+
+# What is told to it, with the signature of another implementation
+
+subtest 'receiver' => sub {
+    my $secret   = IapGuard::StandInReceiver->new_secret;
+    my $receiver = IapGuard::StandInReceiver->new(secret => $secret)->start;
+
+    like $secret, qr{^whsec_[A-Za-z0-9+/]{32}$}, 'a secret';
+
+    my $tell = sub {
+        my ($id, $stamp, %options) = @_;
+        my $body = '{"type":"receipt.verified","data":'
+                   . '{"ticket":"t1","status":"verified","key":"k1"}}';
+        my $key  = decode_base64(substr $options{secret} || $secret, 6);
+
+        return IapGuard::LoadClient->fetch('POST', $receiver->url('/told'),
+            body    => $body . ($options{more} || ''),
+            headers => {
+                'webhook-id' => $id, 'webhook-timestamp' => $stamp,
+                'webhook-signature' => 'v1,' . encode_base64(
+                    hmac_sha256("$id.$stamp.$body", $key), ''),
+            })->{status};
+    };
+
+    is($tell->('m1', time), 204, 'told');
+    is($tell->('m1', time - 200), 204, 'and once more');
+    is($tell->('m2', time - 301), 401, 'too old');
+    is($tell->('m2', time + 302), 401, 'of another time');
+    is($tell->('m2', time, more => ' '), 401, 'not what was signed');
+    is($tell->('m2', time, secret => IapGuard::StandInReceiver->new_secret),
+       401, 'signed with another secret');
+    is(IapGuard::LoadClient->fetch('POST', $receiver->url('/told'),
+                                   body => '{}')->{status}, 401, 'not signed');
+
+    my $report = $receiver->report;
+    is_deeply([@{$report}{qw(genuine again forged)}], [2, 1, 5], 'counts');
+    is_deeply($report->{unlocked},
+              { t1 => { type => 'receipt.verified', status => 'verified',
+                        key => 'k1' } }, 'unlocked');
+
+    $receiver->behave(mode => '5xx', times => 1);
+    is($tell->('m3', time), 503, 'sick');
+    is($tell->('m3', time), 204, 'and well');
+    is($receiver->report->{again}, 1, 'what it did not take is new');
 };
 
 

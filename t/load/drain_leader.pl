@@ -9,16 +9,13 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use IapGuard::Child;
 use IapGuard::DrainTest;
-use IapGuard::LoadClient;
 use IapGuard::Loop;
-
-use constant RELOADS => 12;
 
 my %paths = IapGuard::Nginx->options;
 
 killed();
-reloads();
 quits();
 ends_often();
 poison();
@@ -36,35 +33,12 @@ sub test {
 }
 
 
-# The processes that hold the lock, as the kernel has them.  Its list is read
-# in several pieces, between which a lock may have changed hands: two of them
-# are asked for once more.
-
-sub holders {
-    my ($test) = @_;
-    my @holders = listed($test);
-
-    return @holders > 1 ? listed($test) : @holders;
-}
-
-
-sub listed {
-    my ($test) = @_;
-    my $inode = (stat $test->nginx->file('ledger/ledger.drain'))[1] // 0;
-
-    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
-
-    return map { /^\d+: FLOCK +ADVISORY +WRITE (\d+) \w+:\w+:(\d+) /
-                 && $2 == $inode ? $1 : () } <$locks>;
-}
-
-
 sub holder {
     my ($test, $other) = @_;
     my @holders;
 
     $test->nginx->wait_for(5, sub {
-        @holders = holders($test);
+        @holders = $test->holders;
         return @holders && $holders[0] != ($other || 0);
     });
 
@@ -132,101 +106,6 @@ sub killed {
 }
 
 
-# reloads, one a second, while requests come in
-
-sub reloads {
-    my $test  = test();
-    my $nginx = $test->nginx;
-    my $loop  = IapGuard::Loop->new;
-    my $client = IapGuard::LoadClient->new(loop => $loop, timeout => 10,
-        port => $nginx->port, connections => 16);
-    my ($sent, $accepted, $left, $done, $most, $none) = (0) x 6;
-    my (%tickets, %holders);
-
-    holder($test);
-    my $fds = fds($nginx->master);
-
-    my $send;
-    $send = sub {
-        return if $done;
-        my $n = ++$sent;
-        $left++;
-        $client->request({ method => 'POST', path => '/accept',
-            body => qq({"id":"r$n","verify":["slow:0.15"]}),
-            headers => { 'X-User-Id' => "u$n", Connection => 'close',
-                         'Content-Type' => 'application/json' } },
-            sub {
-                my $answer = shift;
-                $left--;
-                return if ($answer->{status} || 0) != 202;
-                $accepted++;
-                $tickets{$1} = 1 if $answer->{body} =~ /"ticket":"(\w+)"/;
-            });
-        $loop->after(0.02, $send);
-    };
-
-    my $free;
-    my $look;
-    $look = sub {
-        my @now = holders($test);
-
-        $most = @now if @now > $most;
-        $holders{$_} = 1 foreach @now;
-
-        if (@now) {
-            undef $free;
-        } else {
-            $free = IapGuard::Loop::now() unless defined $free;
-            my $gap = IapGuard::Loop::now() - $free;
-            $none = $gap if $gap > $none;
-        }
-
-        $loop->after(0.005, $look) unless $done;
-    };
-
-    my $reloads = 0;
-    my $reload;
-    $reload = sub {
-        return $done = 1 if $reloads++ == RELOADS;
-        kill 'HUP', $nginx->master;
-        $loop->after(1, $reload);
-    };
-
-    $loop->after(0, $_) foreach $send, $look, $reload;
-    $loop->run_until(sub { $done && !$left });
-    $client->shut;
-
-    is $accepted, $sent, "$sent sent, all accepted, during " . RELOADS
-        . ' reloads';
-    is $most, 1, 'never two drains';
-    cmp_ok $none, '<', 1.5, sprintf 'never none for long: %.0f ms at most',
-        1000 * $none;
-    cmp_ok scalar keys %holders, '>', RELOADS / 2,
-        scalar(keys %holders) . ' processes have drained';
-
-    ok $nginx->wait_for(20, sub { $test->queue->{verified} == $accepted }),
-        'all are verified';
-
-    my %calls;
-    $calls{ $_->{id} }++ foreach $test->peers->calls('/verify');
-    is scalar(grep { $_ > 1 } values %calls), 0, 'and none twice';
-
-    ok $nginx->wait_for(10, sub { $nginx->all_workers == 3 }),
-        'the old workers have left';
-    is fds($nginx->master), $fds, 'the master has as many files as before';
-
-    $test->end;
-
-    return;
-}
-
-
-sub fds {
-    my ($pid) = @_;
-    return scalar(() = glob "/proc/$pid/fd/*");
-}
-
-
 # told to quit while a call hangs: it is given back, not kept for 15 seconds
 
 sub quits {
@@ -241,7 +120,7 @@ sub quits {
         my $begun = IapGuard::Loop::now();
         my $master = $nginx->master;
         kill $signal, $master;
-        ok $nginx->wait_for(10, sub { !kill 0, $master }), "$signal: it ends";
+        ok $nginx->wait_for(10, sub { !IapGuard::Child->alive($master) }), "$signal: it ends";
         cmp_ok IapGuard::Loop::now() - $begun, '<', 5,
             sprintf '%s: after %.1f s', $signal, IapGuard::Loop::now() - $begun;
 
@@ -274,7 +153,7 @@ sub ends_often {
 
         my $master = $nginx->master;
         kill 'TERM', $master;
-        $nginx->wait_for(10, sub { !kill 0, $master });
+        $nginx->wait_for(10, sub { !IapGuard::Child->alive($master) });
         delete $nginx->{keeper};
         $nginx->start;
     }
@@ -288,31 +167,29 @@ sub ends_often {
 }
 
 
-# what kills its worker again and again is put aside
+# What kills its worker again and again is put off, and put aside in the end; who
+# was there by accident has its turn.
 
 sub poison {
     my $test  = test();
     my $nginx = $test->nginx;
+    my $lines = sub { scalar @{[ $nginx->log_lines($_[0]) ]} };
+    my $honest = $test->put({ id => 'honest', verify => [('hang') x 6, 'ok'] });
+
+    is kills($test, $honest), 6, 'an honest one was there six times';
+    is $test->ended($honest)->{status}, 'verified', 'and is verified';
+    is $lines->(qr/entry \d+ is put off: it was leased 6 times/), 1,
+       'after it was put off, which the log says';
+
     my $ticket = $test->put({ id => 'poison', verify => ['hang'] });
-    my $kills = 0;
-
-    foreach (1 .. 10) {
-        last if $test->ticket($ticket)->{status} eq 'parked';
-        $nginx->wait_for(5, sub {
-            $test->peers->count('/verify') > $kills
-            || $test->ticket($ticket)->{status} eq 'parked'
-        });
-        last if $test->peers->count('/verify') <= $kills;
-
-        kill 'KILL', holder($test);
-        $kills++;
-        sleep 0.1;
-    }
+    my $kills  = kills($test, $ticket);
 
     is $test->ended($ticket)->{status}, 'parked',
        "parked after it was leased by $kills workers that did not come back";
-    is $kills, 5, 'which is what is bearable';
-    ok $nginx->log_lines(qr/entry \d+ is parked: it was leased/),
+    is $kills, 15, 'which is what is bearable, five at a time';
+    is $lines->(qr/entry \d+ is put off: it was leased/), 3,
+       'it was put off in between';
+    is $lines->(qr/entry \d+ is parked: it was leased 6 times/), 1,
        'with a line in the log';
     is $test->ended($test->put({ id => 'well' }))->{status}, 'verified',
        'others go on';
@@ -320,6 +197,34 @@ sub poison {
     $test->end(qr/exited on signal 9/);
 
     return;
+}
+
+
+# Kills the leader whenever it has begun a call, as long as calls hang; how often
+
+sub kills {
+    my ($test, $ticket) = @_;
+    my $nginx = $test->nginx;
+    my $kills = 0;
+    my $seen  = $test->peers->count('/verify');
+    my $over  = sub { $test->ticket($ticket)->{status} ne 'pending' };
+
+    while ($kills < 20 && !$over->()) {
+        $nginx->wait_for(5, sub {
+            $test->peers->count('/verify') > $seen || $over->()
+        });
+
+        my @calls = $test->peers->ended('/verify');
+
+        last if @calls <= $seen || $calls[-1]{step} ne 'hang';
+
+        kill 'KILL', holder($test);
+        $seen = @calls;
+        $kills++;
+        sleep 0.1;
+    }
+
+    return $kills;
 }
 
 
@@ -334,7 +239,7 @@ sub replaced {
     is sprintf('%o', (stat $file)[2] & 0777), '600', 'the lock is 0600';
     unlink $file or die "$file: $!\n";
 
-    ok $nginx->wait_for(5, sub { -e $file && holders($test) == 1 }),
+    ok $nginx->wait_for(5, sub { -e $file && $test->holders == 1 }),
        'removed: another one is made, and one process has it';
     ok $nginx->wait_for(3, sub {
         $nginx->log_lines(qr/ledger\.drain" has been removed/)

@@ -5,6 +5,8 @@
 #
 # With a Redis that knows WAITAOF (7.2 and later) less is asked of it than of
 # one that does not; both are tested by whichever REDIS_SERVER is.
+#
+#     perl -It/lib t/load/queue_redis.pl [SCENARIO...]
 
 use strict;
 use warnings;
@@ -15,162 +17,33 @@ use Time::HiRes qw(sleep);
 
 use IapGuard::DrainTest;
 use IapGuard::Loop;
-use IapGuard::Nginx;
+use IapGuard::QueueTest;
 use IapGuard::RedisServer;
+use IapGuard::Together;
 use IapGuard::WaitRedis;
 
-use constant {
-    LEASE => 15,            # seconds, after which another machine takes over
-    MOVED => 15,            # in which what was spooled has to be moved
-};
+use constant LEASE => 15;   # seconds, after which another machine takes over
 
-my %paths = IapGuard::Nginx->options;
+my %paths = paths();
 
-accepted();
-before();
-rights();
-promises();
-written();
-asleep();
-away();
-away_for_long();
-taken_over();
-same_key();
-full();
-replicas();
-memory();
-too_long();
-handed_over();
-
-done_testing;
-
-
-sub redis {
-    my (@options) = @_;
-
-    return IapGuard::RedisServer->new(options => [
-        '--appendonly', 'yes', '--appendfsync', 'always', @options ]);
-}
-
-
-# Machines that share a Redis and what they call.  An answer of the target is
-# waited for; one that fails is tried again and again.
-
-sub machines {
-    my ($n, $redis, %options) = @_;
-    my $words = delete $options{redis} || '';
-    my $queue = delete $options{queue} || '';
-    my @machines;
-
-    foreach (1 .. $n) {
-        push @machines, IapGuard::DrainTest->new(
-            paths => \%paths, workers => 2, breaker => undef,
-            (@machines ? (peers => $machines[0]->peers) : ()),
-            http => 'iap_guard_redis redis://' . $redis->node
-                  . " timeout=1s $words;",
-            queue => 'rate=2000r/s concurrency=32 attempts=1000 '
-                   . "retry_min=100ms retry_max=400ms $queue", %options);
-    }
-
-    # until it is known what the server promises
-
-    sleep 0.5;
-
-    return @machines;
-}
-
-
-sub settled {
-    my ($seconds, $condition) = @_;
-    return IapGuard::Nginx->wait_for($seconds, $condition);
-}
-
-
-sub bodies {
-    my ($name, @more) = @_;
-    return (body => sub { { id => "$name$_[0]", @more } },
-            user => sub { "$name." . $_[0] % 7 });
-}
-
-
-# the words of tickets at a machine, each as often as it is said: "pending:20"
-
-sub statuses {
-    my ($machine, @tickets) = @_;
-    my %seen;
-
-    $seen{ $machine->ticket($_)->{status} }++ foreach @tickets;
-
-    return join ' ', map { "$_:$seen{$_}" } sort keys %seen;
-}
-
-
-sub verified_all {
-    my ($name, $machine, @tickets) = @_;
-    my $all = 'verified:' . @tickets;
-    my $statuses = '';
-
-    settled(30, sub { ($statuses = statuses($machine, @tickets)) eq $all });
-    is $statuses, $all, "$name: all are verified";
-
-    return;
-}
-
-
-# how often each callback came that has been delivered: all ids, once each
-
-sub told_once {
-    my ($name, $machine, $expected) = @_;
-    my (%ids, %keys);
-
-    settled(15, sub {
-        %ids = ();
-        $ids{ $_->{id} }++ foreach $machine->hooks;
-        return keys %ids >= $expected;
-    });
-
-    sleep 0.5;
-    %ids = ();
-    foreach my $hook ($machine->hooks) {
-        $ids{ $hook->{id} }++;
-        $keys{ $hook->{told}{data}{key} }{ $hook->{id} } = 1;
-    }
-
-    is scalar keys %ids, $expected, "$name: so many were told of";
-    is join(' ', grep { keys %{ $keys{$_} } > 1 } sort keys %keys), '',
-        "$name: none by two ids";
-    is join(' ', grep { !$_->{good} } $machine->hooks), '',
-        "$name: and signed";
-
-    return \%ids;
-}
-
-
-sub in_redis {
-    my ($redis, $what) = @_;
-    return $redis->command('ZCARD', "iap:{q:receipts}:$what");
-}
-
-
-sub spooled { return $_[0]->queue->{spooled} }
-
-sub lines {
-    my ($machine, $pattern) = @_;
-    return scalar @{[ $machine->nginx->log_lines($pattern) ]};
-}
-
-
-sub end {
-    my (@machines) = @_;
-
-    $_->nginx->stop foreach @machines;
-
-    is join('', map { $_->nginx->complaints(qr/exited on signal 9/) } @machines),
-        '', 'nothing in the log that should not be';
-    $machines[0]->peers->stop;
-
-    return;
-}
+IapGuard::Together->run(4,
+    taken_over    => \&taken_over,
+    away_for_long => \&away_for_long,
+    promises      => \&promises,
+    too_long      => \&too_long,
+    written       => \&written,
+    rights        => \&rights,
+    away          => \&away,
+    asleep        => \&asleep,
+    before        => \&before,
+    accepted      => \&accepted,
+    full          => \&full,
+    replicas      => \&replicas,
+    memory        => \&memory,
+    left_behind   => \&left_behind,
+    same_key      => \&same_key,
+    handed_over   => \&handed_over,
+);
 
 
 sub accepted {
@@ -271,7 +144,9 @@ sub rights {
     is in_redis($redis, 'pending'), 20, 'rights: they are enough';
     is lines($one, qr/promises less|NOPERM|is down/), 0, 'rights: for all';
 
-    $redis->command('ACL', 'SETUSER', 'guard', '-hincrby');
+    # it breaks what is being put in the middle, which Redis does not undo
+
+    $redis->command('ACL', 'SETUSER', 'guard', '-zscore');
     push @tickets, map { $one->put({ id => "b$_" }) } 1 .. 10;
     ok settled(5, sub { lines($one, qr/ledger: redis \S+ is down: (?:NOPERM|ERR)/) }),
         'rights: one is missing, which is said';
@@ -279,12 +154,26 @@ sub rights {
     sleep 3;
     is lines($one, qr/ledger: redis \S+ is (?:down|up)/), 1, 'rights: said once';
 
-    $redis->command('ACL', 'SETUSER', 'guard', '+hincrby');
+    $redis->command('ACL', 'SETUSER', 'guard', '+zscore');
     ok settled(MOVED, sub { spooled($one) == 0 }), 'rights: there again, moved';
+
+    # one that is missing when nginx starts: nothing is put, to be left half done
+
+    $redis->command('ACL', 'SETUSER', 'guard', '-zscore');
+    ok $one->nginx->reload, 'rights: missing at the start';
+    sleep 0.5;
+    my $entries = $redis->command('HLEN', 'iap:{q:receipts}:entry');
+    push @tickets, $one->put_many(10, bodies('c'));
+    is scalar(grep { defined } @tickets), 40, 'rights: accepted all the same';
+    is $redis->command('HLEN', 'iap:{q:receipts}:entry'), $entries,
+        'rights: nothing was tried';
+
+    $redis->command('ACL', 'SETUSER', 'guard', '+zscore');
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'rights: moved once more';
 
     $one->peers->always('/verify', undef);
     verified_all('rights', $one, @tickets);
-    told_once('rights', $one, 30);
+    told_once('rights', $one, 40);
     end($one);
 
     return;
@@ -610,7 +499,7 @@ sub taken_over {
     is $begun->(), 10, 'died: another machine leaves them to it';
 
     my $killed = IapGuard::Loop::now();
-    kill 'KILL', $one->nginx->master, $one->nginx->all_workers;
+    $one->nginx->crash;
 
     verified_all('died', $two, @tickets);
     my $seconds = IapGuard::Loop::now() - $killed;
@@ -619,6 +508,44 @@ sub taken_over {
         $seconds;
     cmp_ok $seconds, '>', LEASE / 3, 'died: and not before its leases ended';
     told_once('died', $two, 10);
+
+    delete $one->nginx->{keeper};
+    end($two);
+
+    return;
+}
+
+
+# What a machine that died had in its file alone is taken from there by another,
+# which is given the file.
+
+sub left_behind {
+    my $redis = redis();
+    my ($one) = machines(1, $redis);
+    my $peers = $one->peers;
+
+    $peers->always('/verify', 'http:503');
+    $redis->kill;
+    my @tickets = $one->put_many(20, bodies('l'));
+    is spooled($one), 20, 'left: in the file of a machine';
+
+    $one->nginx->crash;
+    $redis->start;
+
+    my $two = IapGuard::DrainTest->new(
+        paths => \%paths, workers => 2, breaker => undef, peers => $peers,
+        http => $one->{http}, queue => $one->{queue},
+        before => sub {
+            system 'cp', '-p', glob($one->nginx->file('ledger/ledger.db*')),
+                   $_[0]->file('ledger');
+        });
+
+    ok settled(MOVED, sub { in_redis($redis, 'pending') == 20 }),
+        'left: moved by the one that was given that file';
+
+    $peers->always('/verify', undef);
+    verified_all('left', $two, @tickets);
+    told_once('left', $two, 20);
 
     delete $one->nginx->{keeper};
     end($two);

@@ -22,6 +22,7 @@ static void ut_return(void);
 static void ut_failures(void);
 static void ut_recovers(void);
 static void ut_held(void);
+static void ut_resumed(void);
 static void ut_stopped(void);
 static void ut_slow_rates(void);
 static void ut_changed(void);
@@ -41,6 +42,7 @@ main(void)
     ut_failures();
     ut_recovers();
     ut_held();
+    ut_resumed();
     ut_stopped();
     ut_slow_rates();
     ut_changed();
@@ -297,6 +299,49 @@ ut_held(void)
           "and then it goes on");
     ut_ok(iap_pace_rate(&pace, &conf, now + 30 * SEC) == 20000,
           "as fast as before: it was no failure");
+}
+
+
+static void
+ut_resumed(void)
+{
+    unsigned         n;
+    iap_pace_t       left = { 0 }, pace = { 0 };
+    iap_pace_conf_t  conf = { SEC / 20 };
+    iap_ticks_t      now, wait;
+
+    now = 40 * SEC;
+
+    iap_pace_resume(&pace, now);
+    ut_ok(pace.share == 0 && pace.hold == 0, "nobody before: it starts slowly");
+
+    (void) ut_calls(&left, &conf, SEC, now, 0);
+
+    pace = left;
+    iap_pace_resume(&pace, now + SEC / 2);
+    n = ut_calls(&pace, &conf, now + SEC / 2, now + 3 * SEC / 2, 0);
+    ut_ok(n == 20 || n == 21, "the next one is as fast: %u", n);
+
+    /* in the middle of slow start */
+
+    memset(&pace, 0, sizeof(pace));
+    n = ut_calls(&pace, &conf, 40 * SEC, 42 * SEC, 0);
+    iap_pace_resume(&pace, 42 * SEC);
+    n = ut_calls(&pace, &conf, 42 * SEC, 43 * SEC, 0);
+    ut_ok(n == 4, "in slow start it goes on with that: %u", n);
+
+    pace = left;
+    iap_pace_resume(&pace, now + 11 * SEC);
+    n = ut_calls(&pace, &conf, now + 11 * SEC, now + 12 * SEC - 10 * MS, 0);
+    ut_ok(n == 1, "long afterwards it starts slowly: %u", n);
+
+    /* a server's wish is for all of them */
+
+    pace = left;
+    iap_pace_held(&pace, now + 30 * SEC);
+    iap_pace_resume(&pace, now + 29 * SEC);
+    ut_ok(!iap_pace_take(&pace, &conf, now + 29 * SEC, &wait) && wait == SEC,
+          "what a server has asked for holds for the next one");
 }
 
 

@@ -433,6 +433,41 @@ stored(void)
 }
 
 
+/* nobody has heard what became of it */
+
+static void
+suspects(void)
+{
+    unsigned         i;
+    iap_work_t       work;
+    iap_work_next_t  next;
+
+    memset(&work, 0, sizeof(work));
+
+    for (i = 0; i < IAP_WORK_PARDONS; i++) {
+        memset(&next, 0x5a, sizeof(next));
+        iap_work_suspect(&work, &conf, 1800 * SEC, &next);
+
+        ut_ok(next.status == IAP_WORK_PENDING && next.delay == 1800 * SEC
+              && !next.alarm && !next.hold,
+              "suspect: put off, up to retry_max");
+        ut_ok(work.attempts == 0, "suspect: uses up no attempt");
+    }
+
+    iap_work_suspect(&work, &conf, 0, &next);
+    ut_ok(next.status == IAP_WORK_PARKED && next.alarm && !next.hold,
+          "suspect: parked in the end");
+
+    memset(&work, 0, sizeof(work));
+    iap_work_suspect(&work, &conf, 0, &next);
+    ut_ok(next.delay == 180 * SEC, "suspect: for a while, at least");
+
+    next = step(&work, &conf, verdict(IAP_CLASS_SUCCESS, 0, IAP_END_REJECTED,
+                                      "any"), 0, 1);
+    ut_ok(next.status == IAP_WORK_VERIFIED, "suspect: an answer is an answer");
+}
+
+
 static void
 reset(void)
 {
@@ -456,6 +491,7 @@ main(void)
     jitter();
     text();
     stored();
+    suspects();
     reset();
 
     return ut_done();

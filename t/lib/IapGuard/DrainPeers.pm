@@ -13,6 +13,8 @@ package IapGuard::DrainPeers;
 #       $call->{id}, {time}, {method}, {uri}, {headers}, {body}, {step},
 #       {answered};     # since the start, in seconds; undef: it has not
 #   }
+#   # of so many calls that their bodies would take long:
+#   foreach my $call ($peers->brief('/verify')) { $call->{id}, {time}, {step} }
 #
 # An answer is: "ok"; a number, which is verifyReceipt's status; "http:STATUS"
 # or "http:STATUS:RETRY-AFTER"; "slow:SECONDS" (then ok); "hang"; "reset";
@@ -75,6 +77,14 @@ sub calls {
 sub count {
     my ($self, $path) = @_;
     return $self->_control('GET', undef, "?count=$path")->{count};
+}
+
+
+sub brief {
+    my ($self, $path) = @_;
+    my $rows = $self->_control('GET', undef, "?brief=$path");
+
+    return map { my %call; @call{qw(id time step)} = @$_; \%call } @$rows;
 }
 
 
@@ -207,6 +217,11 @@ sub _controlled {
         my $path = $1;
         $answer = { count => scalar grep { $_->{path} eq $path }
                                     @{ $self->{calls} } };
+
+    } elsif ($request->{uri} =~ /\?brief=(.*)/) {
+        my $path = $1;
+        $answer = [ map { [ @$_{qw(id time step)} ] }
+                    grep { $_->{path} eq $path } @{ $self->{calls} } ];
 
     } else {
         my ($from) = $request->{uri} =~ /\?(\d+)/;

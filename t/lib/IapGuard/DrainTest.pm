@@ -12,7 +12,9 @@ package IapGuard::DrainTest;
 #   $test->nginx, $test->peers, $test->end;
 #
 # Further options are those of IapGuard::Nginx; `breaker` undef: there is none;
-# "PEERS" in `server` is where the peers are; `peers`: those of another one.
+# "PEERS" in `server` is where the peers are; `peers`: those of another one;
+# `before` is called with the nginx before that starts, when its folders are
+# there.
 
 use strict;
 use warnings;
@@ -41,6 +43,7 @@ sub new {
                                            : 'open=1s min=5 window=10s';
     my %paths   = %{ delete $options{paths} };
     my $peers   = delete $options{peers} || IapGuard::DrainPeers->start;
+    my $before  = delete $options{before} || sub { };
     my $self    = bless { peers => $peers, ledger => $ledger }, $class;
 
     my $nginx = $self->{nginx} = IapGuard::Nginx->new(%paths, %options,
@@ -57,6 +60,7 @@ sub new {
     close $file;
 
     $self->configure(queue => $queue, breaker => $breaker);
+    $before->($nginx);
     $nginx->start;
 
     return $self;
@@ -228,12 +232,33 @@ sub hooks {
 }
 
 
-# The worker that drains, as the zone has it; 0: none
+# The processes that hold the lock, as the kernel has them.  Its list is read
+# in several pieces, between which locks are taken and freed, of SQLite many:
+# one may be listed twice, or have changed hands.  Two are asked for again.
 
-sub drain {
+sub holders {
     my ($self) = @_;
-    my @lines = $self->{nginx}->log_lines(qr/drains the queues now/);
-    return @lines ? $lines[-1] =~ /\] (\d+)#/ : 0;
+    my @holders;
+
+    for (1 .. 3) {
+        @holders = $self->_listed;
+        last if @holders <= 1;
+    }
+
+    return @holders;
+}
+
+
+sub _listed {
+    my ($self) = @_;
+    my $inode = (stat $self->{nginx}->file('ledger/ledger.drain'))[1] // 0;
+
+    open my $locks, '<', '/proc/locks' or die "/proc/locks: $!\n";
+
+    my %pids = map { /^\d+: FLOCK +ADVISORY +WRITE (\d+) \w+:\w+:(\d+) /
+                     && $2 == $inode ? ($1 => 1) : () } <$locks>;
+
+    return keys %pids;
 }
 
 

@@ -11,6 +11,7 @@ package IapGuard::Nginx;
 #   my $answer = $nginx->get('/x', 'X-User-Id' => 'u1');
 #   $nginx->api('PUT', 'guards/redeem', '{"mode":"off"}');
 #   $nginx->change(server => 'location / { ... }');     # and reloads
+#   $nginx->crash;  $nginx->revive;     # at the same port
 #   $nginx->stop;               # also when the object goes, or the process
 #
 # Besides what `http` and `server` hold there is /iap_guard/, the API.  Other
@@ -130,6 +131,40 @@ sub accepts {
 
     return !system 'sh', '-c', 'exec "$@" -t > /dev/null 2>&1 < /dev/null',
                    'sh', $self->_command;
+}
+
+
+# All its processes at once, as a machine that loses its power.  The master is
+# stopped first: it must not make a worker that is missed.
+
+sub crash {
+    my ($self) = @_;
+    my $master = $self->master or return 0;
+
+    kill 'STOP', $master or return 0;
+    $self->wait_for(1, sub { IapGuard::Child->state($master) !~ /[RSD]/ });
+
+    my @all = ($master, _workers($master, qr/^nginx: /));
+
+    kill 'KILL', @all;
+    _gone(@all) or die "nginx does not die\n";
+
+    return scalar @all;
+}
+
+
+sub revive {
+    my ($self) = @_;
+
+    system('sh', '-c', 'exec "$@" > "$0" 2>&1 < /dev/null',
+           $self->file('nginx.out'), $self->_command) == 0
+        or die 'nginx did not start again: '
+               . _slurp($self->file('nginx.out')) . "\n";
+
+    $self->wait_for(10, sub { $self->workers == $self->{workers} })
+        or die "nginx did not start its workers again\n";
+
+    return $self;
 }
 
 

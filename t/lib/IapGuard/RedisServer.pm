@@ -6,6 +6,7 @@ package IapGuard::RedisServer;
 #   my $redis = IapGuard::RedisServer->new(folder => $folder, tls => 1);
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
+#   $redis->running;
 #   $redis->stop;                       # also when the object goes
 #   my $reply = $redis->command('XRANGE', 'key', '-', '+');
 #   my $reply = $redis->script("$root/lua/bans.lua", [$key], '0-0', 256);
@@ -112,6 +113,9 @@ sub kill {
 
     return $self->stop;
 }
+
+
+sub running { return $_[0]{child} && $_[0]{child}->running }
 
 
 sub stop {
