@@ -147,6 +147,10 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
     trip->told = 0;
     trip->reserving = 0;
 
+    /* it may end without having been asked */
+
+    trip->asked.redis = NULL;
+
     ngx_memzero(&trip->asked.wake, sizeof(ngx_event_t));
 
     trip->asked.wake.handler = ngx_http_iap_guard_wake;
