@@ -553,6 +553,8 @@ sub ledger_is_away {
 
     $redis->thaw;
 
+    ok $test->nginx->wait_for(10, sub { eval { $test->code('AWAY') } }),
+        'back';
     is_deeply $test->statuses(@answers), { 503 => 3 }, 'away: 503';
     like $answers[0]{body},
         qr/^\{"error":"unavailable","layer":"code","retry_after":/, 'away: JSON';
