@@ -6,6 +6,7 @@ use warnings;
 
 use lib 't/lib';
 
+use IO::Socket::INET;
 use JSON::PP ();
 use POSIX ();
 use Test::More;
@@ -43,6 +44,7 @@ foreach my $store (qw(file redis)) {
     segments();
     attempts();
     devices();
+    together();
     own_words();
     dry_run();
     switched();
@@ -349,6 +351,60 @@ sub attempts {
 }
 
 
+# Of many that come in one moment one goes ahead; what it is told, all know.
+
+sub together {
+    my $before = code_events();
+
+    $test->stock('EMPTY', 1);
+    $test->redeem('EMPTY', 'u1');
+    sleep 0.3;
+
+    my @answers = $test->redeem_all(map { ['EMPTY', "t$_"] } 1 .. 60);
+    my $now     = code_events();
+
+    is_deeply $test->statuses(@answers), { 409 => 60 }, 'many for none';
+    is $now->{sold_out} - $before->{sold_out}, 60, 'many for none: told so';
+    cmp_ok $now->{cached} - $before->{cached}, '>=', 58,
+        'many for none: hardly one has asked';
+
+    $test->stock('MANY', 100);
+    @answers = $test->redeem_all(map { ['MANY', "t$_"] } 1 .. 60);
+
+    is_deeply $test->statuses(@answers), { 200 => 60 }, 'many for many';
+    $test->is_balanced('MANY', 'many for many', sold => 60, reserved => 0);
+
+    # one whose client leaves is not waited for
+
+    $test->stock('LEFT', 100);
+
+    my $pid = $redis ? $redis->freeze && fork_thaw($redis, 0.5)
+                     : $test->hold_file(0.5);
+    my $first = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+        PeerPort => $test->nginx->port) or die "connect: $!\n";
+
+    print {$first} "POST /redeem HTTP/1.1\r\nHost: x\r\nX-Code: LEFT\r\n"
+                   . "X-User-Id: t0\r\nContent-Length: 0\r\n\r\n";
+    sleep 0.15;
+
+    my $loop = IapGuard::Loop->new;
+    $loop->after(0.15, sub { close $first });
+    $loop->run_until(sub { !defined fileno $first });
+    @answers = $test->redeem_all(map { ['LEFT', "t$_"] } 1 .. 10);
+    waitpid $pid, 0;
+
+    is_deeply $test->statuses(@answers), { 200 => 10 }, 'the first one has left';
+    $test->nothing_reserved('LEFT', 5);
+    $test->is_balanced('LEFT', 'the first one has left', sold => 10,
+                       reserved => 0);
+
+    return;
+}
+
+
+sub code_events { return $test->nginx->api_json('GET', 'guards/redeem')->{code} }
+
+
 # which goes on after so many seconds
 
 sub fork_thaw {
@@ -521,8 +577,14 @@ sub counted {
 sub ledger_is_late {
     $test->stock('LATE', 3);
 
-    my $pid = $test->hold_file(3);
-    my $answer = $test->redeem('LATE', 'u1');
+    my $pid  = $test->hold_file(3.5);
+    my $from = IapGuard::Loop::now();
+
+    my ($answer, @others) = $test->redeem_all(map { ['LATE', "u$_"] } 1 .. 5);
+
+    cmp_ok IapGuard::Loop::now() - $from, '<', 3.4, 'late: at its time-out';
+    is_deeply $test->statuses(@others), { 503 => 4 },
+        'late: who waits for another one, too';
 
     is $answer->{status}, 503, 'late: 503';
     like $answer->{body}, qr/^\{"error":"unavailable","layer":"code","retry_after":/,

@@ -5,10 +5,10 @@
  * As long as this worker does not know how a code stands, one request goes
  * ahead, and those that come meanwhile wait for what it is told.  If it is
  * gone, the zone knows, and they are refused without asking; else all of them
- * go on at once, and nobody waits any more for NGX_IAP_GONE_MS.  So a code that
- * sells costs its first requests one question's time, and a code that is gone
- * costs the ledger one question for each worker, however many come in one
- * moment.
+ * go on at once, and for a moment nobody waits any more.  So a code that sells
+ * costs some of its requests one question's time (in a file they would have
+ * waited for that commit anyway), and a code that is gone costs the ledger one
+ * question for each worker, however many come at once.
  *
  *     enter -> first -----------------------> ... asks, told --> leave
  *        |                                                         |
@@ -17,6 +17,9 @@
 
 #include "ngx_http_iap_guard_code.h"
 
+
+/* ms, for which it stays open */
+#define NGX_HTTP_IAP_GUARD_GATE_OPEN   100
 
 /* gates that were left long enough ago, dropped in passing */
 #define NGX_HTTP_IAP_GUARD_GATES_ONCE  2
@@ -74,7 +77,7 @@ ngx_http_iap_guard_gate_enter(ngx_http_iap_guard_unit_t *unit)
 
     } else if (gate->first == NULL) {
 
-        if (ngx_current_msec - gate->left < NGX_IAP_GONE_MS) {
+        if (ngx_current_msec - gate->left < NGX_HTTP_IAP_GUARD_GATE_OPEN) {
             return NGX_OK;
         }
 
@@ -134,7 +137,7 @@ ngx_http_iap_guard_gate_purge(ngx_http_iap_guard_main_conf_t *imcf)
         q = ngx_queue_head(&imcf->gates);
         gate = ngx_queue_data(q, ngx_http_iap_guard_gate_t, queue);
 
-        if (ngx_current_msec - gate->left < NGX_IAP_GONE_MS) {
+        if (ngx_current_msec - gate->left < NGX_HTTP_IAP_GUARD_GATE_OPEN) {
             return;
         }
 

@@ -147,6 +147,10 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
     trip->told = 0;
     trip->reserving = 0;
 
+    /* the store may never be asked, and it is cancelled all the same */
+
+    trip->asked.redis = NULL;
+
     ngx_memzero(&trip->asked.wake, sizeof(ngx_event_t));
 
     trip->asked.wake.handler = ngx_http_iap_guard_wake;
@@ -341,6 +345,7 @@ ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip)
 
         subject = &trip->asked.subjects[i];
         subject->name = &layer->key_name;
+        subject->taken = 0;
 
         switch (trip->d.checks[i].kind) {
 
