@@ -314,16 +314,18 @@ local function ahead(set)
   end
 
   local u = (set == LEASE or ends > now + REMEMBERED) and unit_of(token)
-  local most = now + (set == LEASE and u and u.lease or REMEMBERED)
 
-  if ends <= most then
+  if ends <= now + (set == LEASE and u and u.lease or REMEMBERED) then
     return
   end
 
-  call('ZADD', KEYS[at + set], integer(most), token)
+  local anew = integer(not u and now + REMEMBERED
+                       or set == LEASE and now + u.lease or remembered(u))
+
+  call('ZADD', KEYS[at + set], anew, token)
 
   if u then
-    u.ends = integer(most)
+    u.ends = anew
     store(token, u)
   end
 
@@ -584,7 +586,7 @@ end
 
 local function cannot(c, what, units)
   if what == 'set' then
-    units = number(units)
+    units = tonumber(units)
   elseif not c then
     return 'unknown'
   end

@@ -13,8 +13,7 @@
  *
  * All of it lives in the table of the deny cache, of which users take no more
  * than half.  A code that finds no room is asked about; a user that finds none
- * is told for that second that it is gone, if others ask for it at the same
- * time.
+ * is told that it is gone as long as others ask for it.
  */
 
 #ifndef NGX_IAP_GONE_H
@@ -34,9 +33,11 @@
 
 uint64_t ngx_iap_gone_version(ngx_iap_zone_t *zone, iap_view_t code);
 
-/* whether it is known to be gone, and the user is not known to have one.
-   Before that is known no more, one who asks here is told that it is not, so
-   that it is known again. */
+/*
+ * Whether it is known to be gone, and the user is not known to have one.  Just
+ * before that is forgotten, one who asks here is told that it is not, so that
+ * it is known again.
+ */
 
 ngx_uint_t ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code,
     iap_view_t user);

@@ -147,7 +147,7 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
     trip->told = 0;
     trip->reserving = 0;
 
-    /* it may end without having been asked */
+    /* the store may never be asked, and it is cancelled all the same */
 
     trip->asked.redis = NULL;
 
@@ -345,6 +345,7 @@ ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip)
 
         subject = &trip->asked.subjects[i];
         subject->name = &layer->key_name;
+        subject->taken = 0;
 
         switch (trip->d.checks[i].kind) {
 
