@@ -109,6 +109,7 @@ client_leaves();
 released_at_once();
 held_back();
 renewed();
+unknown();
 counted();
 
 $test->end;
@@ -210,6 +211,10 @@ HTTP
         location /upgrade/ { $layers
                              proxy_set_header Upgrade x;
                              proxy_set_header Connection upgrade;
+                             proxy_pass http://127.0.0.1:$port/; }
+        location /free/    { iap_guard free; iap_guard_user \$http_x_user_id;
+                             iap_guard_code \$http_x_code lease=500ms
+                                            unknown=release;
                              proxy_pass http://127.0.0.1:$port/; }
         location /static/  { alias $dir/files/; }
 SERVER
@@ -597,6 +602,32 @@ sub renewed {
 
     is $answer->{status}, 200, 'longer than the lease: passes again';
     is $other->{status}, 409, 'and nobody else gets it meanwhile';
+
+    return;
+}
+
+
+# what nobody knows: it is sold or free in the end, and whoever does not know either
+# uses one unit
+
+sub unknown {
+    my $code   = fresh();
+    my $answer = $test->redeem($code, 'u1', outcome => 'hang');
+
+    is $answer->{status}, 504, 'unknown: the client is told';
+    is $test->redeem($code, 'u1')->{status}, 409, 'unknown: not again yet';
+    ok defined $test->nothing_reserved($code, 5), 'unknown: until the lease ends';
+    is state_of($code), 'sold_unknown', 'unknown=sold: sold';
+    is $test->redeem($code, 'u2')->{status}, 409, 'unknown=sold: not for others';
+    is $test->redeem($code, 'u1')->{status}, 200, 'unknown=sold: for who tried';
+    $test->is_balanced($code, 'unknown=sold', sold => 1, reserved => 0, free => 0);
+
+    $code = fresh();
+    read_answer(request('/free/hang', $code));
+    ok defined $test->nothing_reserved($code, 5), 'unknown: until the lease ends';
+    is state_of($code), 'released_unknown', 'unknown=release: free';
+    is $test->redeem($code, 'u2')->{status}, 200, 'unknown=release: for others';
+    $test->is_balanced($code, 'unknown=release', sold => 1, reserved => 0);
 
     return;
 }
