@@ -32,9 +32,9 @@
 
 uint64_t ngx_iap_gone_version(ngx_iap_zone_t *zone, iap_view_t code);
 
-/* whether it is known to be gone, and the user is not known to have one.  Before
-   that is known no more, one who asks here is told that it is not, so that it
-   is known again. */
+/* whether it is known to be gone, and the user is not known to have one.
+   Before that is known no more, one who asks here is told that it is not, so
+   that it is known again. */
 
 ngx_uint_t ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code,
     iap_view_t user);
