@@ -147,6 +147,10 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
     trip->told = 0;
     trip->reserving = 0;
 
+    /* nothing is asked yet, and with a promo code and nothing else never is */
+
+    trip->asked.redis = NULL;
+
     ngx_memzero(&trip->asked.wake, sizeof(ngx_event_t));
 
     trip->asked.wake.handler = ngx_http_iap_guard_wake;
@@ -403,6 +407,7 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r,
     if (redis == NULL) {
         for (i = 0; i < trip->d.n; i++) {
             trip->d.checks[i].outcome = IAP_OUTCOME_BROKEN;
+            trip->asked.subjects[i].taken = 0;
         }
 
         return NGX_OK;
