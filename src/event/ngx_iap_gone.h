@@ -11,8 +11,9 @@
  * Whoever has a unit of the code is to be told so, and not that there is none:
  * users that this machine has reserved one for go on asking.
  *
- * All of it lives in the table of the deny cache.  Where there is no room, the
- * ledger is asked.
+ * All of it lives in the table of the deny cache, of which users take no more
+ * than half.  A code that finds no room is asked about; a user that finds none
+ * is told that it is gone as long as others ask for it.
  */
 
 #ifndef NGX_IAP_GONE_H
@@ -32,11 +33,18 @@
 
 uint64_t ngx_iap_gone_version(ngx_iap_zone_t *zone, iap_view_t code);
 
-/* whether it is known to be gone, and the user is not known to have one.
-   Before that is known no more, one who asks here is told that it is not, so
-   that it is known again. */
+/*
+ * Whether it is known to be gone, and the user is not known to have one.  Just
+ * before that is forgotten, one who asks here is told that it is not, so that
+ * it is known again.
+ */
 
 ngx_uint_t ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code,
+    iap_view_t user);
+
+/* whether the user is known to have one */
+
+ngx_uint_t ngx_iap_gone_is_holder(ngx_iap_zone_t *zone, iap_view_t code,
     iap_view_t user);
 
 void ngx_iap_gone_note(ngx_iap_zone_t *zone, iap_view_t code,
