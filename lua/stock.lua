@@ -23,7 +23,8 @@
 -- ARGV   the operation, then
 --        reserve user, token, lease, "s" or "r", dry ("1" or "0"), look ("1":
 --                    whether this server may keep stock)
---        unit    token, event ("sell", "release", "keep" or "renew"), status,
+--        unit    token, event ("sell", "release", "keep" or "renew"), status
+--                    (of "keep": "1" if what was released is wanted again),
 --                    lease, ticket
 --        edit    "all", "check" or "do"; look; for each: what ("set", "add",
 --                    "close", "open", "expire" or "delete"), code, units,
@@ -314,16 +315,18 @@ local function ahead(set)
   end
 
   local u = (set == LEASE or ends > now + REMEMBERED) and unit_of(token)
-  local most = now + (set == LEASE and u and u.lease or REMEMBERED)
 
-  if ends <= most then
+  if ends <= now + (set == LEASE and u and u.lease or REMEMBERED) then
     return
   end
 
-  call('ZADD', KEYS[at + set], integer(most), token)
+  local anew = integer(not u and now + REMEMBERED
+                       or set == LEASE and now + u.lease or remembered(u))
+
+  call('ZADD', KEYS[at + set], anew, token)
 
   if u then
-    u.ends = integer(most)
+    u.ends = anew
     store(token, u)
   end
 
@@ -533,6 +536,7 @@ local function settle()
   local u = unit_of(token)
   local before = u and u.state or NONE
   local is_free = free(c) > 0
+                  and (before ~= RELEASED or status == '1')
                   and (not u or u.user == '' or #tokens(u.user, token) == 0)
   local after = step(before, event, is_free)
 
@@ -584,7 +588,7 @@ end
 
 local function cannot(c, what, units)
   if what == 'set' then
-    units = number(units)
+    units = tonumber(units)
   elseif not c then
     return 'unknown'
   end

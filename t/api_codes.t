@@ -1,5 +1,5 @@
 # The API's calls of promo codes: what they change, what they show, what they
-# refuse; with the stock in the file, and in Redis.
+# refuse; with the stock in the file, in Redis, and in a Cluster.
 
 use strict;
 use warnings;
@@ -13,6 +13,7 @@ use Test::More;
 use IapGuard::CodeTest;
 use IapGuard::LoadClient;
 use IapGuard::Nginx;
+use IapGuard::RedisCluster;
 use IapGuard::RedisServer;
 
 my $json  = JSON::PP->new->canonical->utf8->allow_nonref;
@@ -23,11 +24,10 @@ my ($test, $nginx);
 
 without_ledger();
 
-foreach my $store (qw(file redis)) {
+foreach my $store (qw(file redis cluster)) {
     note "the stock is in: $store";
 
-    my $redis = $store eq 'redis' ? IapGuard::RedisServer->new(options => [
-        '--appendonly', 'yes', '--maxmemory-policy', 'noeviction' ]) : undef;
+    my $redis = servers($store);
 
     $test = IapGuard::CodeTest->new(paths => \%paths, workers => 2,
         redis => $redis, code => 'lease=60s', server => <<'SERVER');
@@ -54,6 +54,22 @@ SERVER
 stalled();
 
 done_testing;
+
+
+sub servers {
+    my ($store) = @_;
+
+    return if $store eq 'file';
+    return IapGuard::RedisServer->new(options => [
+        '--appendonly', 'yes', '--maxmemory-policy', 'noeviction' ])
+        if $store eq 'redis';
+
+    my $cluster = IapGuard::RedisCluster->new;
+
+    $_->command('CONFIG', 'SET', 'appendonly', 'yes') foreach $cluster->nodes;
+
+    return $cluster;
+}
 
 
 # { status, headers, body, json }

@@ -79,6 +79,8 @@ sub start {
                          iap_guard_code \$http_x_code attempts=3r/h; $pass }
         location /raw/ { iap_guard raw; $user;
                          iap_guard_code \$http_x_code normalize=off; $pass }
+        location /moved/ { iap_guard moved; $user;
+                           iap_guard_code \$http_x_code success=2xx|302; $pass }
         location /own/ { iap_guard own; $user; iap_guard_code \$http_x_code;
                          iap_guard_answer code_unavailable 410 'none (\$iap_guard_layer)';
                          iap_guard_answer in_progress 423 wait;
@@ -230,6 +232,18 @@ sub redeemed {
     is $answer->{headers}{'x-layer'}, 'code', 'twice: layer';
     is $test->redeem('TWICE', 'u2')->{status}, 200, 'another user';
     $test->is_balanced('TWICE', 'twice', sold => 2, reserved => 0);
+
+    # a redirect, and where to is not remembered
+
+    is $test->redeem('TWICE', 'u3', path => '/moved/', outcome => '302')->{status},
+       302, 'once, and led elsewhere';
+
+    $answer = $test->redeem('TWICE', 'u3', path => '/moved/');
+
+    is $answer->{status}, 200, 'twice: not led there again';
+    is $answer->{body}, qq({"status":"redeemed"}\n), 'twice: but told';
+    is $answer->{headers}{location}, undef, 'twice: no Location';
+    $test->is_balanced('TWICE', 'led elsewhere', sold => 3, reserved => 0);
 
     # also when none is left, and that is remembered
 

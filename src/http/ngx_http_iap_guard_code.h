@@ -129,6 +129,8 @@ struct ngx_http_iap_guard_unit_s {
     unsigned                          looks:1;  /* dry run: nothing is held */
     unsigned                          failed:1; /* refused after it was held */
     unsigned                          error_page:1; /* r->error_page then */
+    unsigned                          bodiless:1;   /* the answer, which has
+                                                       been sent */
 };
 
 

@@ -6,10 +6,10 @@
  * ahead, and those that come meanwhile wait for what it is told.  If there was
  * none for it, there is none for them, unless they have one already; and the
  * next one that comes asks again.  Else all of them go on at once, and for a
- * moment nobody waits any more.  So a code that sells costs some of its requests
- * one question's time (in a file they would have waited for that commit
- * anyway), and a code of which none is free costs the ledger one question at a
- * time for each worker, however many come at once.
+ * moment nobody waits any more.  So a code that sells costs some of its
+ * requests one question's time (in a file they would have waited for that
+ * commit anyway), and a code of which none is free costs the ledger one
+ * question at a time for each worker, however many come at once.
  *
  *     enter -> first -----------------------> ... asks, told --> leave
  *        |                                                         |
@@ -223,8 +223,8 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
 }
 
 
-/* whether what it was told of the code is true for others, too: no unit has been
-   released since it asked, as far as this machine knows */
+/* whether what it was told of the code is true for others, too: no unit has
+   been released since it asked, as far as this machine knows */
 
 static ngx_uint_t
 ngx_http_iap_guard_gate_shares(ngx_http_iap_guard_unit_t *unit)

@@ -6,6 +6,8 @@
 # killed and replaced meanwhile, the one that drains among them.
 #
 # Runs beside others.
+#
+# By hand: file=hang, redis=http:503, ...; where units are, and what Apple does.
 
 use strict;
 use warnings;
@@ -32,11 +34,10 @@ use constant {
 my %paths = IapGuard::Nginx->options;
 my $json  = JSON::PP->new->canonical->utf8;
 
-foreach my $store (qw(file redis)) {
-    foreach my $how ('http:503', 'hang') {
-        campaign($store, $how);
-    }
-}
+my @campaigns = @ARGV ? map { [split /=/] } @ARGV
+                      : (['file', 'http:503'], ['redis', 'hang']);
+
+campaign(@$_) foreach @campaigns;
 
 done_testing;
 
