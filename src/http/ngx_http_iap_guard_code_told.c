@@ -1,6 +1,6 @@
 /*
- * What the ledger has told of a promo code, what follows from it for the request,
- * and how the request's interest in it ends.
+ * What the ledger has told of a promo code, what follows from it for a request,
+ * and how that loses interest.
  */
 
 #include "ngx_http_iap_guard_code.h"
