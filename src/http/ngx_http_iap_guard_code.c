@@ -236,6 +236,12 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
         return NGX_OK;
     }
 
+    /* the answers are the same; this is what there may be many of */
+
+    if (unit->len > 0 && ngx_http_iap_guard_code_known(unit)) {
+        return ngx_http_iap_guard_code_answer(r, ctx);
+    }
+
     rc = ngx_http_iap_guard_attempts_spent(r, unit);
 
     if (rc == NGX_ERROR) {
@@ -259,10 +265,6 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
         return ngx_http_iap_guard_code_refuse(r, ctx,
                                               IAP_VERDICT_CODE_UNAVAILABLE,
                                               IAP_CODE_EVENT_MALFORMED);
-    }
-
-    if (ngx_http_iap_guard_code_known(unit)) {
-        return ngx_http_iap_guard_code_answer(r, ctx);
     }
 
     if (unit->unavailable) {
