@@ -556,6 +556,15 @@ sub switched {
     $test->nginx->api_json('PUT', 'guards/redeem', '{"mode":null}');
     is $test->redeem('NOPE', 'u1')->{status}, 409, 'on again';
 
+    # codes are no identities
+
+    my $answer = IapGuard::LoadClient->fetch('POST',
+        $test->nginx->url('/iap_guard/bans'), body => $json->encode(
+            { guard => 'redeem', layer => 'code', key => 'SPRING', seconds => 60 }),
+        headers => { Authorization => 'Bearer ' . $test->nginx->token });
+
+    is $answer->{status}, 404, 'a code is not banned';
+
     return;
 }
 
