@@ -690,14 +690,33 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
 }
 
 
-/* what layers have taken, before something refused */
+/* what layers have taken, before something refused; whom they had refused for
+   that meanwhile is not denied any more */
 
 static void
 ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip)
 {
-    if (trip->imcf->redis != NULL) {
-        ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
+
+    if (trip->imcf->redis == NULL) {
+        return;
     }
+
+    d = &trip->d;
+
+    if (ngx_iap_denies(trip->imcf->zone)) {
+        ngx_http_iap_guard_hash(d);
+
+        for (i = 0; i < d->n; i++) {
+            if (trip->asked.subjects[i].taken) {
+                ngx_iap_undeny(trip->imcf->zone, d->ilcf->guard->slot,
+                               &d->checks[i], d->pardons);
+            }
+        }
+    }
+
+    ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
 }
 
 
