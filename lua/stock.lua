@@ -23,7 +23,8 @@
 -- ARGV   the operation, then
 --        reserve user, token, lease, "s" or "r", dry ("1" or "0"), look ("1":
 --                    whether this server may keep stock)
---        unit    token, event ("sell", "release", "keep" or "renew"), status,
+--        unit    token, event ("sell", "release", "keep" or "renew"), status
+--                    (of "keep": "1" if what was released is wanted again),
 --                    lease, ticket
 --        edit    "all", "check" or "do"; look; for each: what ("set", "add",
 --                    "close", "open", "expire" or "delete"), code, units,
@@ -535,6 +536,7 @@ local function settle()
   local u = unit_of(token)
   local before = u and u.state or NONE
   local is_free = free(c) > 0
+                  and (before ~= RELEASED or status == '1')
                   and (not u or u.user == '' or #tokens(u.user, token) == 0)
   local after = step(before, event, is_free)
 

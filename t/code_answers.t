@@ -79,6 +79,8 @@ sub start {
                          iap_guard_code \$http_x_code attempts=3r/h; $pass }
         location /raw/ { iap_guard raw; $user;
                          iap_guard_code \$http_x_code normalize=off; $pass }
+        location /moved/ { iap_guard moved; $user;
+                           iap_guard_code \$http_x_code success=2xx|302; $pass }
         location /own/ { iap_guard own; $user; iap_guard_code \$http_x_code;
                          iap_guard_answer code_unavailable 410 'none (\$iap_guard_layer)';
                          iap_guard_answer in_progress 423 wait;
@@ -231,6 +233,18 @@ sub redeemed {
     is $test->redeem('TWICE', 'u2')->{status}, 200, 'another user';
     $test->is_balanced('TWICE', 'twice', sold => 2, reserved => 0);
 
+    # a redirect, and where to is not remembered
+
+    is $test->redeem('TWICE', 'u3', path => '/moved/', outcome => '302')->{status},
+       302, 'once, and led elsewhere';
+
+    $answer = $test->redeem('TWICE', 'u3', path => '/moved/');
+
+    is $answer->{status}, 200, 'twice: not led there again';
+    is $answer->{body}, qq({"status":"redeemed"}\n), 'twice: but told';
+    is $answer->{headers}{location}, undef, 'twice: no Location';
+    $test->is_balanced('TWICE', 'led elsewhere', sold => 3, reserved => 0);
+
     # also when none is left, and that is remembered
 
     $test->stock('LAST', 1);
@@ -373,6 +387,41 @@ sub together {
 
     is_deeply $test->statuses(@answers), { 200 => 60 }, 'many for many';
     $test->is_balanced('MANY', 'many for many', sold => 60, reserved => 0);
+
+    # while the only unit is somebody's, but may come back
+
+    $test->stock('HELD', 1);
+
+    my $held = sub {
+        my (@submissions) = @_;
+        my $loop = IapGuard::Loop->new;
+        my $left = 1 + @submissions;
+        my @got;
+        my $client = IapGuard::LoadClient->new(loop => $loop, timeout => 10,
+                                               port => $test->nginx->port);
+
+        $client->request($test->request('HELD', 't0', outcome => 'slow:0.8'),
+                         sub { $got[0] = shift; $left-- });
+        $loop->after(0.3, sub {
+            foreach my $i (0 .. $#submissions) {
+                $client->request($test->request(@{ $submissions[$i] }),
+                                 sub { $got[1 + $i] = shift; $left-- });
+            }
+        });
+        $loop->run_until(sub { !$left });
+        $client->shut;
+
+        return @got;
+    };
+
+    ($before, @answers) = (code_events(), $held->(
+        (map { ['HELD', "t$_"] } 1 .. 40), ['HELD', 't0'],
+        (map { ['HELD', "t$_"] } 41 .. 60)));
+
+    is_deeply $test->statuses(@answers), { 200 => 1, 409 => 61 }, 'none free';
+    is code_events()->{none_free} - $before->{none_free}, 60,
+        'none free: told so';
+    like $answers[41]{body}, qr/in_progress/, 'none free: but for who has it';
 
     # one whose client leaves is not waited for
 
@@ -552,12 +601,12 @@ sub counted {
 
     is $code->{sold}, $guard->{requests}{passed}, 'sold: counted';
     is $code->{reserved}, $code->{sold}, 'reserved: counted';
-    is $code->{in_progress}, 1, 'in_progress: counted';
+    is $code->{in_progress}, 2, 'in_progress: counted';
     cmp_ok $code->{duplicate}, '>=', 4, 'duplicate: counted';
-    is $guard->{requests}{duplicate}, $code->{duplicate} + 1,
+    is $guard->{requests}{duplicate}, $code->{duplicate} + 2,
         'duplicate: the verdict, too';
     is $guard->{requests}{code_unavailable},
-       $guard->{rejections}{code} - 1 - 2, 'code_unavailable: likewise';
+       $guard->{rejections}{code} - 2 - 2, 'code_unavailable: likewise';
 
     foreach my $event (qw(sold_out none_free closed unknown_code malformed)) {
         cmp_ok $code->{$event}, '>=', 1, "$event: counted";

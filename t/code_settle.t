@@ -83,11 +83,18 @@ my $raw = IapGuard::RawServer->start(
     (map { ("/$_" => [@{ $cases{$_} }[3 .. $#{ $cases{$_} }]]) } keys %cases),
     (map { ("/judged/$_" => [@{ $judged{$_} }[1 .. $#{ $judged{$_} }]]) }
          keys %judged),
+    (map { ("/heads/$_" => ["${head}Content-Length: 6\r\n\r\nabc", \0.2,
+                            'def']) } qw(on off)),
     '/slow'    => [\1, answer('200 OK', 'slow')],
     '/slow_long' => [\1, answer('200 OK', $long)],
     '/upgrade' => ["HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"
                    . "Connection: upgrade\r\n\r\n", \0.1, 'hello'],
 );
+
+# which may have done it, and does not say so
+
+my $mute = IapGuard::RawServer->start(
+    map { ("/$_" => [], "/judged/$_" => []) } qw(ok gone refused redeemed));
 
 my $dir  = folder();
 my $down = unused_port();
@@ -109,6 +116,7 @@ client_leaves();
 released_at_once();
 held_back();
 renewed();
+unknown();
 counted();
 
 $test->end;
@@ -165,6 +173,8 @@ sub start {
     proxy_http_version 1.1;
     proxy_read_timeout 300ms;
     proxy_cache_path   $dir/cache keys_zone=c:1m;
+    upstream again { server 127.0.0.1:@{[ $mute->port ]} max_fails=0;
+                     server 127.0.0.1:$port max_fails=0 backup; }
     upstream two  { server 127.0.0.1:$down max_fails=0;
                     server 127.0.0.1:$port max_fails=0 backup; }
 HTTP
@@ -201,6 +211,13 @@ HTTP
                              proxy_cache_methods GET POST;
                              proxy_pass http://127.0.0.1:$port/; }
         location /down/    { $layers proxy_pass http://127.0.0.1:$down/; }
+        location /again/   { $layers
+                             proxy_next_upstream error non_idempotent;
+                             proxy_pass http://again/; }
+        location /again/judged/ {
+                             $judges
+                             proxy_next_upstream error non_idempotent;
+                             proxy_pass http://again/judged/; }
         location /two/     { $layers proxy_pass http://two/; }
         location /ignore/  { $layers proxy_ignore_client_abort on;
                              proxy_read_timeout 5s;
@@ -210,6 +227,10 @@ HTTP
         location /upgrade/ { $layers
                              proxy_set_header Upgrade x;
                              proxy_set_header Connection upgrade;
+                             proxy_pass http://127.0.0.1:$port/; }
+        location /free/    { iap_guard free; iap_guard_user \$http_x_user_id;
+                             iap_guard_code \$http_x_code lease=500ms
+                                            unknown=release;
                              proxy_pass http://127.0.0.1:$port/; }
         location /static/  { alias $dir/files/; }
 SERVER
@@ -348,6 +369,21 @@ sub head {
     is read_answer($socket)->{body}, "static\n",
         'HEAD of a file: then another request';
 
+    # nginx asks for all of it, for its cache
+
+    $code   = fresh();
+    $socket = request("/cached/heads/$place", $code, method => 'HEAD');
+
+    is read_answer($socket, 'HEAD')->{status}, 200, 'HEAD of a slow one: status';
+    is state_of($code), 'sold', 'HEAD of a slow one: sold';
+
+    print {$socket} "GET /static/file HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    my $answer = read_answer($socket);
+
+    is $answer->{status}, 200, 'HEAD of a slow one: then another request';
+    is $answer->{body}, "static\n", 'HEAD of a slow one: and its answer';
+
     return;
 }
 
@@ -479,6 +515,10 @@ sub tries {
     becomes('/two/ok', 200, 'sold', 'refused once, then ok');
     becomes('/two/hang', 504, 'left', 'refused once, then a time-out');
     becomes('/two/failed', 500, 'released', 'refused once, then 500');
+    becomes('/again/ok', 200, 'sold', 'lost once, then ok');
+    becomes('/again/gone', 409, 'left', 'lost once, then 409');
+    becomes('/again/judged/redeemed', 200, 'sold', 'lost once, then success');
+    becomes('/again/judged/refused', 200, 'left', 'lost once, then none');
 
     return;
 }
@@ -597,6 +637,32 @@ sub renewed {
 
     is $answer->{status}, 200, 'longer than the lease: passes again';
     is $other->{status}, 409, 'and nobody else gets it meanwhile';
+
+    return;
+}
+
+
+# what nobody knows: it is sold or free in the end, and whoever does not know either
+# uses one unit
+
+sub unknown {
+    my $code   = fresh();
+    my $answer = $test->redeem($code, 'u1', outcome => 'hang');
+
+    is $answer->{status}, 504, 'unknown: the client is told';
+    is $test->redeem($code, 'u1')->{status}, 409, 'unknown: not again yet';
+    ok defined $test->nothing_reserved($code, 5), 'unknown: until the lease ends';
+    is state_of($code), 'sold_unknown', 'unknown=sold: sold';
+    is $test->redeem($code, 'u2')->{status}, 409, 'unknown=sold: not for others';
+    is $test->redeem($code, 'u1')->{status}, 200, 'unknown=sold: for who tried';
+    $test->is_balanced($code, 'unknown=sold', sold => 1, reserved => 0, free => 0);
+
+    $code = fresh();
+    read_answer(request('/free/hang', $code));
+    ok defined $test->nothing_reserved($code, 5), 'unknown: until the lease ends';
+    is state_of($code), 'released_unknown', 'unknown=release: free';
+    is $test->redeem($code, 'u2')->{status}, 200, 'unknown=release: for others';
+    $test->is_balanced($code, 'unknown=release', sold => 1, reserved => 0);
 
     return;
 }

@@ -66,11 +66,11 @@ typedef struct {
 
 
 /*
- * What an event does to a unit.  `free`: whether one is free for its user, if
- * it is to be kept after it was released.  RELEASE of NONE makes a tombstone
- * (RELEASED): what would reserve by that token comes too late.  A unit that
- * was released and is sold after all counts as sold, even if none is free:
- * that is what has happened.
+ * What an event does to a unit.  `free`: whether one is free for its user, and
+ * it is wanted, if it is to be kept after it was released.  RELEASE of NONE
+ * makes a tombstone (RELEASED): what would reserve by that token comes too
+ * late.  A unit that was released and is sold after all counts as sold, even if
+ * none is free: that is what has happened.
  */
 
 void iap_stock_step(iap_unit_e state, iap_stock_event_e event, bool free,

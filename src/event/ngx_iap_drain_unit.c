@@ -69,6 +69,7 @@ ngx_iap_drain_unit_keep_it(ngx_iap_drain_call_t *call)
 
     if (unit != NULL) {
         unit->op.done = ngx_iap_drain_unit_kept;
+        unit->status = NGX_IAP_KEEP_AGAIN;
         ngx_memcpy(unit->ticket, call->ticket, IAP_TICKET_LEN);
 
         ngx_iap_ledger_submit(call->dq->drain->ledger, &unit->op);

@@ -259,6 +259,11 @@ ngx_iap_file_unit_free(ngx_iap_file_db_t *db, ngx_iap_unit_t *op,
         return 0;
     }
 
+    if (unit->state == IAP_UNIT_RELEASED && op->status != NGX_IAP_KEEP_AGAIN)
+    {
+        return 0;
+    }
+
     if ((unit->state != IAP_UNIT_RELEASED
          && unit->state != IAP_UNIT_RELEASED_UNKNOWN)
         || unit->user.len == 0)

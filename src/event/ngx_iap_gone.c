@@ -86,6 +86,24 @@ ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code, iap_view_t user)
 }
 
 
+ngx_uint_t
+ngx_iap_gone_is_holder(ngx_iap_zone_t *zone, iap_view_t code, iap_view_t user)
+{
+    iap_hash_t   holder;
+    iap_ticks_t  left;
+
+    holder = ngx_iap_gone_key(zone, NGX_IAP_GONE_HOLDER, code, &user, 0);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    left = ngx_iap_gone_left_locked(zone, holder, ngx_iap_now());
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    return left != 0;
+}
+
+
 void
 ngx_iap_gone_note(ngx_iap_zone_t *zone, iap_view_t code, uint64_t version)
 {

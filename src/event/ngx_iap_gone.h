@@ -42,6 +42,11 @@ uint64_t ngx_iap_gone_version(ngx_iap_zone_t *zone, iap_view_t code);
 ngx_uint_t ngx_iap_gone(ngx_iap_zone_t *zone, iap_view_t code,
     iap_view_t user);
 
+/* whether the user is known to have one */
+
+ngx_uint_t ngx_iap_gone_is_holder(ngx_iap_zone_t *zone, iap_view_t code,
+    iap_view_t user);
+
 void ngx_iap_gone_note(ngx_iap_zone_t *zone, iap_view_t code,
     uint64_t version);
 

@@ -83,14 +83,22 @@ typedef struct {
  * and no unit is free for it, or its user has another by now; and there is no
  * such code, which tells nothing new.  All but RENEW are carried out as soon as
  * they can be.
+ *
+ * KEEP may come late, when its ticket has ended and the unit was released by
+ * that: so it takes a unit again only where NGX_IAP_KEEP_AGAIN says that it is
+ * wanted again, which is for whoever works on the entry to say.  What its lease
+ * has released nobody has said a word of, and is taken again in any case.
  */
+
+#define NGX_IAP_KEEP_AGAIN    1
 
 typedef struct {
     ngx_iap_ledger_op_t  op;
     ngx_str_t            code;
     u_char               token[IAP_TICKET_LEN];
     iap_stock_event_e    event;         /* not RUN_OUT */
-    ngx_uint_t           status;        /* SELL: of the answer, 0: none */
+    ngx_uint_t           status;        /* SELL: of the answer, 0: none; KEEP:
+                                           NGX_IAP_KEEP_AGAIN, or 0 */
     uint64_t             lease;         /* RENEW: ms from now */
     u_char               ticket[IAP_TICKET_LEN];    /* KEEP: whose it is */
     unsigned             only:1;        /* SELL, RELEASE: nothing else was told

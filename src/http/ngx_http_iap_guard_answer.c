@@ -153,11 +153,20 @@ ngx_http_iap_guard_redeemed(ngx_http_request_t *r,
     r->err_status = 0;
     r->expect_tested = 1;
 
+    if (status < NGX_HTTP_OK
+        || (status >= NGX_HTTP_SPECIAL_RESPONSE
+            && status < NGX_HTTP_BAD_REQUEST))
+    {
+        /* none is known; or a redirect, and where to is not remembered: nginx
+           would take the text for that */
+
+        status = NGX_HTTP_OK;
+    }
+
     /* NGX_OK would grant access, and the request is answered anyway */
 
-    ngx_http_finalize_request(r, ngx_http_send_response(r, status ? status
-                                                                  : NGX_HTTP_OK,
-                                                        &type, &body));
+    ngx_http_finalize_request(r, ngx_http_send_response(r, status, &type,
+                                                        &body));
 
     return NGX_DONE;
 }

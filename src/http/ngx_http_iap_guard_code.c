@@ -290,6 +290,12 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
                                               IAP_CODE_EVENT_UNAVAILABLE);
     }
 
+    if (unit->shared
+        && !ngx_iap_gone_is_holder(unit->imcf->zone, code, user))
+    {
+        return ngx_http_iap_guard_code_answer(r, ctx);
+    }
+
     if (unit->looks || unit->gated || unit->gate != NULL) {
         return NGX_OK;
     }

@@ -124,10 +124,13 @@ struct ngx_http_iap_guard_unit_s {
     off_t                             length;   /* of its body, so far */
     unsigned                          gated:1;  /* others have been told */
     unsigned                          unavailable:1;    /* or could not be */
+    unsigned                          shared:1; /* `answer` is another one's */
     unsigned                          leased:1;
     unsigned                          looks:1;  /* dry run: nothing is held */
     unsigned                          failed:1; /* refused after it was held */
     unsigned                          error_page:1; /* r->error_page then */
+    unsigned                          bodiless:1;   /* the answer, which has
+                                                       been sent */
 };
 
 

@@ -3,12 +3,13 @@
  * nothing left, nobody else needs to.
  *
  * As long as this worker does not know how a code stands, one request goes
- * ahead, and those that come meanwhile wait for what it is told.  If it is
- * gone, the zone knows, and they are refused without asking; else all of them
- * go on at once, and for a moment nobody waits any more.  So a code that sells
- * costs some of its requests one question's time (in a file they would have
- * waited for that commit anyway), and a code that is gone costs the ledger one
- * question for each worker, however many come at once.
+ * ahead, and those that come meanwhile wait for what it is told.  If there was
+ * none for it, there is none for them, unless they have one already; and the
+ * next one that comes asks again.  Else all of them go on at once, and for a
+ * moment nobody waits any more.  So a code that sells costs some of its
+ * requests one question's time (in a file they would have waited for that
+ * commit anyway), and a code of which none is free costs the ledger one
+ * question at a time for each worker, however many come at once.
  *
  *     enter -> first -----------------------> ... asks, told --> leave
  *        |                                                         |
@@ -41,6 +42,8 @@ static void ngx_http_iap_guard_gate_purge(
     ngx_http_iap_guard_main_conf_t *imcf);
 static void ngx_http_iap_guard_gate_free(ngx_http_iap_guard_main_conf_t *imcf,
     ngx_http_iap_guard_gate_t *gate);
+static ngx_uint_t ngx_http_iap_guard_gate_shares(
+    ngx_http_iap_guard_unit_t *unit);
 static void ngx_http_iap_guard_gate_wake(ngx_http_iap_guard_unit_t *unit);
 
 
@@ -57,7 +60,7 @@ ngx_http_iap_guard_gate_enter(ngx_http_iap_guard_unit_t *unit)
     code.data = unit->code;
     code.len = (size_t) unit->len;
 
-    /* that two codes have the same is harmless: who is woken looks anew */
+    /* that two codes have the same is harmless: one waits for the other's */
 
     key = (ngx_rbtree_key_t) iap_hash(imcf->zone->head->secret, code).lo;
 
@@ -160,6 +163,7 @@ void
 ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
     ngx_http_iap_guard_gate_e why)
 {
+    ngx_uint_t                  shared;
     ngx_queue_t                *q;
     ngx_http_iap_guard_gate_t  *gate;
     ngx_http_iap_guard_unit_t  *waiting;
@@ -179,6 +183,9 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
 
     gate->first = NULL;
 
+    shared = why == NGX_HTTP_IAP_GUARD_GATE_TOLD
+             && ngx_http_iap_guard_gate_shares(unit);
+
     while (!ngx_queue_empty(&gate->waiting)) {
         q = ngx_queue_head(&gate->waiting);
         waiting = ngx_queue_data(q, ngx_http_iap_guard_unit_t, queue);
@@ -187,6 +194,11 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
         waiting->gate = NULL;
         waiting->unavailable = why == NGX_HTTP_IAP_GUARD_GATE_FAILED;
         waiting->gated = why == NGX_HTTP_IAP_GUARD_GATE_TOLD;
+        waiting->shared = shared
+                          && waiting->len == unit->len
+                          && ngx_memcmp(waiting->code, unit->code,
+                                        unit->len) == 0;
+        waiting->answer = unit->answer;
 
         ngx_http_iap_guard_gate_wake(waiting);
 
@@ -201,13 +213,38 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
         }
     }
 
-    if (why != NGX_HTTP_IAP_GUARD_GATE_TOLD) {
+    if (why != NGX_HTTP_IAP_GUARD_GATE_TOLD || shared) {
         ngx_http_iap_guard_gate_free(unit->imcf, gate);
         return;
     }
 
     gate->left = ngx_current_msec;
     ngx_queue_insert_tail(&unit->imcf->gates, &gate->queue);
+}
+
+
+/* whether what it was told of the code is true for others, too: no unit has
+   been released since it asked, as far as this machine knows */
+
+static ngx_uint_t
+ngx_http_iap_guard_gate_shares(ngx_http_iap_guard_unit_t *unit)
+{
+    iap_view_t  code;
+
+    switch (unit->answer) {
+
+    case NGX_IAP_RESERVE_GONE:
+    case NGX_IAP_RESERVE_NONE_FREE:
+    case NGX_IAP_RESERVE_CLOSED:
+    case NGX_IAP_RESERVE_UNKNOWN:
+        code.data = unit->code;
+        code.len = (size_t) unit->len;
+
+        return ngx_iap_gone_version(unit->imcf->zone, code) == unit->version;
+
+    default:
+        return 0;
+    }
 }
 
 

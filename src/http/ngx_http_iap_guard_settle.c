@@ -34,6 +34,9 @@ static ngx_http_iap_guard_fate_e ngx_http_iap_guard_settle_answered(
 static ngx_http_iap_guard_fate_e ngx_http_iap_guard_settle_judge(
     ngx_http_iap_guard_unit_t *unit, iap_transport_e transport,
     ngx_uint_t status, iap_body_e body);
+static ngx_http_iap_guard_fate_e ngx_http_iap_guard_settle_doubt(
+    ngx_http_request_t *r, ngx_http_iap_guard_unit_t *unit,
+    ngx_http_iap_guard_fate_e fate);
 static ngx_uint_t ngx_http_iap_guard_settle_lost(ngx_http_request_t *r,
     ngx_http_iap_guard_unit_t *unit);
 static ngx_uint_t ngx_http_iap_guard_settle_was_sent(ngx_http_request_t *r,
@@ -63,6 +66,7 @@ ngx_http_iap_guard_settle_fate(ngx_http_request_t *r,
 {
     iap_transport_e             transport;
     ngx_http_upstream_state_t  *state;
+    ngx_http_iap_guard_fate_e   fate;
 
     if (!ngx_http_iap_guard_outcome_asked(r, &unit->since)) {
         *status = r->headers_out.status;
@@ -92,12 +96,12 @@ ngx_http_iap_guard_settle_fate(ngx_http_request_t *r,
         return NGX_HTTP_IAP_GUARD_FATE_UNKNOWN;
     }
 
-    if (unit->conf->classifier != NULL) {
-        return ngx_http_iap_guard_settle_judge(unit, transport, *status,
-                                               IAP_BODY_UNREAD);
-    }
+    fate = unit->conf->classifier != NULL
+           ? ngx_http_iap_guard_settle_judge(unit, transport, *status,
+                                             IAP_BODY_UNREAD)
+           : ngx_http_iap_guard_settle_answered(unit, *status);
 
-    return ngx_http_iap_guard_settle_answered(unit, *status);
+    return ngx_http_iap_guard_settle_doubt(r, unit, fate);
 }
 
 
@@ -177,6 +181,19 @@ ngx_http_iap_guard_settle_judge(ngx_http_iap_guard_unit_t *unit,
     }
 
     return NGX_HTTP_IAP_GUARD_FATE_RELEASED;
+}
+
+
+/* who refuses knows of its own try, and not of another server's, which may have
+   done it before its answer was lost */
+
+static ngx_http_iap_guard_fate_e
+ngx_http_iap_guard_settle_doubt(ngx_http_request_t *r,
+    ngx_http_iap_guard_unit_t *unit, ngx_http_iap_guard_fate_e fate)
+{
+    return fate == NGX_HTTP_IAP_GUARD_FATE_RELEASED
+           && ngx_http_iap_guard_settle_lost(r, unit)
+           ? NGX_HTTP_IAP_GUARD_FATE_UNKNOWN : fate;
 }
 
 
@@ -435,6 +452,14 @@ ngx_http_iap_guard_settle_body(ngx_http_request_t *r,
 
     unit = ctx->unit;
 
+    if (unit->bodiless) {
+
+        /* who sends it could not see that, for the header was held */
+
+        (void) ngx_http_iap_guard_held_drop(r, in);
+        return NGX_OK;
+    }
+
     switch (unit->hold) {
 
     case NGX_HTTP_IAP_GUARD_ANSWER_READ:
@@ -538,6 +563,7 @@ ngx_http_iap_guard_settle_read_end(ngx_http_request_t *r,
     status = ngx_http_iap_guard_outcome_status(r, state);
 
     fate = ngx_http_iap_guard_settle_judge(unit, transport, status, body);
+    fate = ngx_http_iap_guard_settle_doubt(r, unit, fate);
 
     ngx_http_iap_guard_settle_as(unit, fate, status, 1);
 
@@ -569,6 +595,7 @@ ngx_http_iap_guard_settle_go_on(ngx_http_request_t *r,
     }
 
     if (r->header_only) {
+        unit->bodiless = 1;
         (void) ngx_http_iap_guard_held_drop(r, held);
         return rc;
     }

@@ -81,7 +81,7 @@ typedef struct {
 } stock_model_t;
 
 
-/* [state][event]: -1: not done; KEEP_FREE: KEPT if one is free */
+/* [state][event]: -1: not done; KEEP_FREE: KEPT if one is free, and wanted */
 
 #define SM_KEEP_FREE  -2
 
@@ -377,7 +377,9 @@ sm_unit_step(stock_model_t *m, sm_code_t *code, uint64_t token,
     next = sm_table[u != NULL ? u->state : IAP_UNIT_NONE][op->event];
 
     if (next == SM_KEEP_FREE) {
-        next = sm_free(code) > 0
+        next = (u->state != IAP_UNIT_RELEASED
+                || op->status == NGX_IAP_KEEP_AGAIN)
+               && sm_free(code) > 0
                && sm_by_user(code, u->user, IAP_UNIT_NONE) == NULL
                ? IAP_UNIT_KEPT : -1;
     }

@@ -113,6 +113,7 @@ sm_unit(stock_model_t *m, sm_code_t *code)
     }
 
     if (op.event == IAP_STOCK_KEEP) {
+        op.status = sm_below(m, 2) ? NGX_IAP_KEEP_AGAIN : 0;
         ticket = UINT64_C(1) << 40 | (1 + sm_below(m, 1000));
         sm_token(m, op.ticket, ticket);
     }

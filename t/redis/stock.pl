@@ -361,7 +361,7 @@ sub every_step {
 
                 my $before = $code->info;
                 my $name = "step: $state, $event, free: $free";
-                is $code->unit('t', $event),
+                is $code->unit('t', $event, status => $event eq 'keep' ? 1 : 0),
                     $done ? "ok $state $after" : "none $state $state", $name;
                 my $now = $code->info;
                 is join(' ', map { $now->{$_} - $before->{$_} }
@@ -397,10 +397,20 @@ sub kept_again {
     is $code->states, 't1:2', 'keep: for as long as it takes';
     $code->unit('t1', 'release');
     is(($code->audit)[0]{ticket}, '', 'keep: no more');
-    is $code->unit('t1', 'keep'), 'ok 4 2', 'keep: again';
+    is $code->unit('t1', 'keep'), 'none 4 4', 'keep: late, for it has ended';
+    is $code->unit('t1', 'keep', status => 1), 'ok 4 2', 'keep: again';
     $code->unit('t1', 'release');
     $code->reserve('bob', 't2');
-    is $code->unit('t1', 'keep'), 'none 4 4', 'keep: none is free';
+    is $code->unit('t1', 'keep', status => 1), 'none 4 4', 'keep: none is free';
+    well('keep');
+
+    # nobody has said that it was released but its lease
+
+    fresh(1);
+    $code->reserve('ann', 't1', lease => SECOND, unknown => 'r');
+    later(2 * SECOND);
+    is $code->states, 't1:6', 'keep: run out';
+    is $code->unit('t1', 'keep'), 'ok 6 2', 'keep: late, and not too late';
     well('keep');
 
     # its user has another one by now
@@ -409,9 +419,11 @@ sub kept_again {
     $code->reserve('ann', 't1');
     $code->unit('t1', 'release');
     $code->reserve('ann', 't2');
-    is $code->unit('t1', 'keep'), 'none 4 4', 'keep: ann has another';
+    is $code->unit('t1', 'keep', status => 1), 'none 4 4',
+        'keep: ann has another';
     $code->unit('t2', 'sell');
-    is $code->unit('t1', 'keep'), 'none 4 4', 'keep: and has had it';
+    is $code->unit('t1', 'keep', status => 1), 'none 4 4',
+        'keep: and has had it';
     well('keep');
 
     return;
@@ -865,7 +877,7 @@ sub cut_off {
         sell    => sub { $code->unit('t1', 'sell') },
         release => sub { $code->unit('t2', 'release') },
         keep    => sub { $code->unit('t3', 'keep') },
-        again   => sub { $code->unit('t6', 'keep') },
+        again   => sub { $code->unit('t6', 'keep', status => 1) },
         tomb    => sub { $code->unit('x', 'release') },
         after   => sub { $code->unit('t6', 'sell') },
         sweep   => sub { $code->info },
@@ -971,7 +983,7 @@ sub at_random {
 
             } elsif ($what < 9) {
                 my $event  = (qw(sell release keep renew))[rand 4];
-                my $status = 200 + int rand 5;
+                my $status = $event eq 'keep' ? int rand 2 : 200 + int rand 5;
                 $hint   = "$event $token";
                 $is     = $code->unit($token, $event, status => $status,
                                       lease => 25_000);
@@ -1111,7 +1123,8 @@ sub model_unit {
         && grep { $_ != $u && $_->{user} eq $u->{user}
                   && $_->{state} != RELEASED && $_->{state} != RELEASED_UNKNOWN }
            values %{ $model->{units} };
-    my $free   = model_free($model) > 0 && !$others ? 1 : 0;
+    my $late   = $before == RELEASED && !$status;
+    my $free   = model_free($model) > 0 && !$others && !$late ? 1 : 0;
     my ($done, $after) = @{ $steps{"$before $event $free"} };
 
     return "none $before $before" if !$done;
