@@ -569,6 +569,35 @@ local function settle()
 end
 
 
+-- What is wrong with the keys of one code says nothing of the server, nor of
+-- other codes.
+
+local function run(operation)
+  local well, reply = pcall(operation)
+
+  if well then
+    return reply
+  end
+
+  local why = type(reply) == 'table' and reply.err or tostring(reply)
+
+  if match(why, 'WRONGTYPE') or match(why, 'not the guard\'s') then
+    return { 'broken', why }
+  end
+
+  return redis.error_reply(why)
+end
+
+
+-- all that follows is made for nothing where it is not asked for
+
+if ARGV[1] == 'reserve' then
+  return run(reserve)
+elseif ARGV[1] == 'unit' then
+  return run(settle)
+end
+
+
 local function info(reply, c)
   local sells, gone = call('ZCARD', KEYS[at + SELLS]),
                       call('ZCARD', KEYS[at + GONE])
@@ -800,23 +829,8 @@ end
 
 
 local operations = {
-  reserve = reserve, unit = settle, edit = edit, code = code, audit = audit,
-  name = name, unname = unname, names = names, hello = hello, probe = probe
+  edit = edit, code = code, audit = audit, name = name, unname = unname,
+  names = names, hello = hello, probe = probe
 }
 
--- What is wrong with the keys of one code says nothing of the server, nor of
--- other codes.
-
-local well, reply = pcall(operations[ARGV[1]])
-
-if well then
-  return reply
-end
-
-local why = type(reply) == 'table' and reply.err or tostring(reply)
-
-if match(why, 'WRONGTYPE') or match(why, 'not the guard\'s') then
-  return { 'broken', why }
-end
-
-return redis.error_reply(why)
+return run(operations[ARGV[1]])

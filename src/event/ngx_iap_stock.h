@@ -60,7 +60,8 @@ typedef enum {
  * A user may have more than one where a unit that was released was sold after
  * all: one that is RESERVED or KEPT comes first, then SOLD.
  *
- * What a RESERVE that was LATE has reserved after all is released by itself.
+ * What a RESERVE that was LATE or FAILED has reserved after all is released by
+ * itself.
  */
 
 typedef struct {
