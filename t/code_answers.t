@@ -6,8 +6,8 @@ use warnings;
 
 use lib 't/lib';
 
-use Fcntl qw(LOCK_EX LOCK_UN);
 use JSON::PP ();
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -15,6 +15,7 @@ use IapGuard::CodeTest;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::Nginx;
+use IapGuard::RedisServer;
 
 my %paths = IapGuard::Nginx->options;
 my $json  = JSON::PP->new;
@@ -22,32 +23,45 @@ my $json  = JSON::PP->new;
 my $user = 'iap_guard_user $http_x_user_id';
 my $pass = 'proxy_pass BACKEND;';
 
-my $test = start();
+my ($test, $redis);
 
-uniform();
-bad_requests();
-one_at_a_time();
-redeemed();
-normalized();
-charged();
-attempts();
-devices();
-own_words();
-dry_run();
-switched();
-from_body();
-satisfied();
-counted();
-ledger_is_late();
+foreach my $store (qw(file redis)) {
+    note "the stock is in: $store";
 
-$test->end;
+    $redis = $store eq 'redis' ? IapGuard::RedisServer->new(options => [
+        '--appendonly', 'yes', '--maxmemory-policy', 'noeviction' ])
+        : undef;
+
+    $test = start();
+
+    uniform();
+    bad_requests();
+    one_at_a_time();
+    redeemed();
+    normalized();
+    charged();
+    segments();
+    attempts();
+    devices();
+    own_words();
+    dry_run();
+    switched();
+    from_body();
+    satisfied();
+    counted();
+    ledger_is_late() if !$redis;
+    ledger_is_away() if $redis;
+
+    $test->end;
+}
+
 done_testing;
 
 
 sub start {
     my $self = IapGuard::CodeTest->new(
         paths => \%paths, workers => 1, code => 'attempts=1000r/s',
-        timeout => '500ms', http => 'iap_guard_json $body_code code;');
+        redis => $redis, timeout => '2s', http => 'iap_guard_json $body_code code;');
     my $url = $self->backend->url('/redeem');
 
     my $server = <<"SERVER";
@@ -55,6 +69,9 @@ sub start {
                          iap_guard_code \$http_x_code; $pass }
         location /all/ { iap_guard all; $user;
                          iap_guard_global rate=1r/h window=1h;
+                         iap_guard_code \$http_x_code; $pass }
+        location /seg/ { iap_guard seg; $user;
+                         iap_guard_segment users=2 window=1h address=\$http_x_address;
                          iap_guard_code \$http_x_code; $pass }
         location /try/ { iap_guard try; $user; iap_guard_device \$http_x_device_id;
                          iap_guard_code \$http_x_code attempts=3r/h; $pass }
@@ -284,6 +301,27 @@ sub charged {
 }
 
 
+# nor has anybody been seen who did not get anything
+
+sub segments {
+    $test->stock('SEG', 10);
+
+    $test->redeem("NO$_", "n$_", path => '/seg/', address => '192.0.2.1')
+        foreach 1 .. 5;
+
+    is $test->redeem('SEG', "s$_", path => '/seg/', address => '192.0.2.1')
+        ->{status}, 200, "user $_ of an address" foreach 1, 2;
+
+    my $answer = $test->redeem('SEG', 's3', path => '/seg/',
+                               address => '192.0.2.1');
+
+    is $answer->{headers}{'x-layer'}, 'segment', 'and no third one';
+    $test->is_balanced('SEG', 'a segment', sold => 2, reserved => 0);
+
+    return;
+}
+
+
 sub attempts {
     $test->stock('KNOWN', 10);
 
@@ -301,11 +339,16 @@ sub attempts {
     # many at once: that all were asked about before any of them was known to
     # be wrong does not help
 
+    my $pid = $redis ? $redis->freeze && fork_thaw($redis, 0.3)
+                     : $test->hold_file(0.3);
     my @all = $test->redeem_all(
         (map { ["GUESS$_", 'g3', path => '/try/'] } 1 .. 40),
         ['KNOWN', 'g3', path => '/try/']);
 
-    is_deeply $test->statuses(@all), { 409 => 41 }, 'many guesses at once';
+    waitpid $pid, 0;
+
+    is_deeply $test->statuses(@all), { 409 => 41 }, 'many guesses at once'
+        or diag explain $test->statuses(@all);
     $test->is_balanced('KNOWN', 'many guesses', sold => 1, reserved => 0);
 
     # known ones cost nothing
@@ -317,6 +360,22 @@ sub attempts {
         'a code that is sold out is no guess';
 
     return;
+}
+
+
+# which goes on after so many seconds
+
+sub fork_thaw {
+    my ($redis, $seconds) = @_;
+    my $pid = fork // die "fork: $!\n";
+
+    if (!$pid) {
+        sleep $seconds;
+        $redis->thaw;
+        POSIX::_exit(0);
+    }
+
+    return $pid;
 }
 
 
@@ -476,10 +535,7 @@ sub counted {
 sub ledger_is_late {
     $test->stock('LATE', 3);
 
-    open my $lock, '+<', $test->nginx->file('ledger/ledger.lock')
-        or die "lock: $!\n";
-    flock $lock, LOCK_EX or die "flock: $!\n";
-
+    my $pid = $test->hold_file(3);
     my $answer = $test->redeem('LATE', 'u1');
 
     is $answer->{status}, 503, 'late: 503';
@@ -488,13 +544,36 @@ sub ledger_is_late {
     cmp_ok $answer->{headers}{'retry-after'}, '>=', 1, 'late: Retry-After';
     is $answer->{headers}{'x-verdict'}, 'unavailable', 'late: verdict';
 
-    flock $lock, LOCK_UN;
-    close $lock;
+    waitpid $pid, 0;
 
     ok defined $test->nothing_reserved('LATE', 5), 'late: nothing is reserved';
     sleep 0.5;
     $test->is_balanced('LATE', 'late', sold => 0, reserved => 0, free => 3);
     is $test->redeem('LATE', 'u1')->{status}, 200, 'late: and then it is there';
+
+    return;
+}
+
+
+# Redis is stopped: what was reserved before is settled when it is back
+
+sub ledger_is_away {
+    $test->stock('AWAY', 3);
+    is $test->redeem('AWAY', 'u1')->{status}, 200, 'before';
+
+    $redis->freeze;
+
+    my @answers = map { $test->redeem('AWAY', "a$_") } 1 .. 3;
+
+    $redis->thaw;
+
+    ok $test->nginx->wait_for(10, sub { eval { $test->code('AWAY') } }),
+        'back';
+    is_deeply $test->statuses(@answers), { 503 => 3 }, 'away: 503';
+    like $answers[0]{body},
+        qr/^\{"error":"unavailable","layer":"code","retry_after":/, 'away: JSON';
+    ok defined $test->nothing_reserved('AWAY', 10), 'back: nothing is reserved';
+    $test->is_balanced('AWAY', 'back', sold => 1, reserved => 0, free => 2);
 
     return;
 }

@@ -86,6 +86,7 @@ my $raw = IapGuard::RawServer->start(
     (map { ("/heads/$_" => ["${head}Content-Length: 6\r\n\r\nabc", \0.2,
                             'def']) } qw(on off)),
     '/slow'    => [\1, answer('200 OK', 'slow')],
+    '/slow_long' => [\1, answer('200 OK', $long)],
     '/upgrade' => ["HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n"
                    . "Connection: upgrade\r\n\r\n", \0.1, 'hello'],
 );
@@ -113,6 +114,7 @@ tries();
 upgraded();
 client_leaves();
 released_at_once();
+held_back();
 renewed();
 counted();
 
@@ -566,6 +568,37 @@ sub released_at_once {
 
     is_deeply \@wrong, [], 'as often as it fails, it can be tried again';
     is read_answer(request('/on/ok', $code))->{status}, 200, 'until it does not';
+
+    return;
+}
+
+
+# The upstream answers after a second, while nobody can write.  A body that is long
+# waits, too.
+
+sub held_back {
+    my $code = fresh();
+    my $pid  = $test->hold_file(1.3, 0.5);
+    my $from = IapGuard::Loop::now();
+
+    my $answer = read_answer(request('/slow/slow', $code));
+    my $took   = IapGuard::Loop::now() - $from;
+
+    is $answer->{body}, 'slow', 'an answer is not lost while it is held';
+    cmp_ok $took, '>', 1.6, 'it is held until the ledger has it';
+    is state_of($code), 'sold', 'and has it';
+    waitpid $pid, 0;
+
+    $code = fresh();
+    $pid  = $test->hold_file(1.3, 0.5);
+    $from = IapGuard::Loop::now();
+
+    $answer = read_answer(request('/slow/slow_long', $code));
+    $took   = IapGuard::Loop::now() - $from;
+
+    ok $answer->{body} eq $long, 'nor is a long one';
+    cmp_ok $took, '>', 1.6, 'which is held likewise';
+    waitpid $pid, 0;
 
     return;
 }

@@ -28,6 +28,7 @@ typedef struct {
 
 static iap_hash_t ngx_iap_gone_key(ngx_iap_zone_t *zone, ngx_uint_t what,
     iap_view_t code, const iap_view_t *user, uint64_t version);
+static ngx_uint_t ngx_iap_gone_has_room(ngx_iap_zone_t *zone);
 static ngx_atomic_t *ngx_iap_gone_place(ngx_iap_zone_t *zone,
     iap_view_t code);
 static void ngx_iap_gone_enter(ngx_iap_zone_t *zone, iap_hash_t key,
@@ -104,9 +105,30 @@ ngx_iap_gone_changed(ngx_iap_zone_t *zone, iap_view_t code)
 void
 ngx_iap_gone_holder(ngx_iap_zone_t *zone, iap_view_t code, iap_view_t user)
 {
-    ngx_iap_gone_enter(zone, ngx_iap_gone_key(zone, NGX_IAP_GONE_HOLDER, code,
-                                              &user, 0),
-                       NGX_IAP_HOLDER_MS);
+    if (ngx_iap_gone_has_room(zone)) {
+        ngx_iap_gone_enter(zone, ngx_iap_gone_key(zone, NGX_IAP_GONE_HOLDER,
+                                                  code, &user, 0),
+                           NGX_IAP_HOLDER_MS);
+    }
+}
+
+
+/* for what lasts so long.  Counting takes a moment: once a second. */
+
+static ngx_uint_t
+ngx_iap_gone_has_room(ngx_iap_zone_t *zone)
+{
+    static ngx_msec_t  counted;
+    static ngx_uint_t  has_room, known;
+
+    if (!known || ngx_current_msec - counted >= NGX_IAP_GONE_MS) {
+        known = 1;
+        counted = ngx_current_msec;
+        has_room = ngx_iap_zone_used(zone, NGX_IAP_KIND_DENIED)
+                   < ngx_iap_zone_size(zone, NGX_IAP_KIND_DENIED) / 2;
+    }
+
+    return has_room;
 }
 
 

@@ -11,8 +11,10 @@
  * Whoever has a unit of the code is to be told so, and not that there is none:
  * users that this machine has reserved one for go on asking.
  *
- * All of it lives in the table of the deny cache.  Where there is no room, the
- * ledger is asked.
+ * All of it lives in the table of the deny cache, of which users take no more
+ * than half.  A code that finds no room is asked about; a user that finds none
+ * is told for that second that it is gone, if others ask for it at the same
+ * time.
  */
 
 #ifndef NGX_IAP_GONE_H

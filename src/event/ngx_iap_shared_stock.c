@@ -390,7 +390,7 @@ ngx_iap_shared_unit_make(ngx_iap_shared_t *shared, ngx_iap_ledger_kind_e kind,
 void
 ngx_iap_shared_unit(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
 {
-    ngx_str_t              *code;
+    ngx_iap_unit_t         *told;
     ngx_iap_shared_unit_t  *unit;
 
     unit = ngx_iap_shared_begin_stock(shared, op,
@@ -399,19 +399,20 @@ ngx_iap_shared_unit(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
         return;
     }
 
-    /* what was noted of this unit must be told first */
+    told = (ngx_iap_unit_t *) op;
 
-    if (((ngx_iap_unit_t *) op)->event != IAP_STOCK_RENEW
+    /* what was noted of this unit must be told first.  Where there are always
+       some notes, of a crowd of units, no unit would be back at once. */
+
+    if (told->event != IAP_STOCK_RENEW && !told->only
         && ngx_iap_shared_noted(shared))
     {
         ngx_iap_shared_unit_note(unit);
         return;
     }
 
-    code = &((ngx_iap_unit_t *) op)->code;
-
     unit->call.script = &ngx_iap_script_stock;
-    unit->call.slot = ngx_iap_shared_code_slot(shared, code);
+    unit->call.slot = ngx_iap_shared_code_slot(shared, &told->code);
     unit->call.args = ngx_iap_shared_unit_call_args;
     unit->call.done = ngx_iap_shared_unit_done;
 

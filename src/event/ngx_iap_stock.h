@@ -101,6 +101,9 @@ typedef struct {
                                            NGX_IAP_KEEP_AGAIN, or 0 */
     uint64_t             lease;         /* RENEW: ms from now */
     u_char               ticket[IAP_TICKET_LEN];    /* KEEP: whose it is */
+    unsigned             only:1;        /* SELL, RELEASE: nothing else was told
+                                           of this unit, or will be: it need
+                                           not wait for what is noted */
     iap_unit_e           before;        /* out: the unit's state */
     iap_unit_e           after;
 } ngx_iap_unit_t;

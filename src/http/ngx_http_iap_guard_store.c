@@ -278,7 +278,6 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     rc = ngx_http_iap_guard_ask(r, imcf, trip);
 
     if (rc == NGX_OK) {
-        trip->told = 1;
         return ngx_http_iap_guard_arrive(r, ctx, trip);
     }
 

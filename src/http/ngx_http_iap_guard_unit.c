@@ -188,6 +188,7 @@ ngx_http_iap_guard_unit_settle(ngx_http_iap_guard_unit_t *unit,
     uop->slot = unit->slot;
     uop->user = unit->user;
     uop->unit.status = status;
+    uop->unit.only = 1;
     uop->unit.op.done = ngx_http_iap_guard_unit_done;
 
     if (wait) {

@@ -285,7 +285,7 @@ __asan_default_options(void)
 
 /* LeakSanitizer crashes when it looks for pointers in the thread-local
    storage of libraries that a reload has unloaded with the module.  What ld.so
-   alone has a pointer to there is suppressed below. */
+   alone has a pointer to there is suppressed below; it may have no symbols. */
 
 const char *
 __lsan_default_options(void)
@@ -298,7 +298,7 @@ __lsan_default_suppressions(void)
 {
     return "leak:ngx_event_process_init\nleak:ngx_regex_malloc\n"
            "leak:add_to_global_resize\nleak:_dl_map_object_deps\n"
-           "leak:dl_open_worker\n";
+           "leak:dl_open_worker\nleak:ld-linux\n";
 }
 
 /* weak: configure links its test programs with this file, too */

@@ -13,7 +13,10 @@ use warnings;
 use Test::More;
 use Time::HiRes qw(sleep);
 
+use IapGuard::CodeBackend;
 use IapGuard::CodeTest;
+use IapGuard::LoadClient;
+use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::RedisServer;
 
@@ -32,9 +35,11 @@ foreach my $store (qw(file redis)) {
     my $redis = $store eq 'file' ? undef : IapGuard::RedisServer->new(
         options => ['--appendonly', 'yes', '--maxmemory-policy', 'noeviction']);
 
+    my $backend = IapGuard::CodeBackend->new->start->asked;
+
     my @machines = map {
         IapGuard::CodeTest->new(paths => \%paths, workers => 4,
-            redis => $redis, code => 'lease=20s attempts=5r/h',
+            backend => $backend, redis => $redis, code => 'lease=20s attempts=5r/h',
             listen => 'reuseport', connections => 4096,
             guard => 'iap_guard_device $http_x_device_id;')
     } 1 .. ($redis ? 2 : 1);
@@ -46,6 +51,7 @@ foreach my $store (qw(file redis)) {
     sold_out($store, $redis, @machines);
 
     $_->end foreach @machines;
+    $backend->stop;
 }
 
 done_testing;

@@ -106,6 +106,7 @@ sub campaign {
 
     ends($store, $machines[0]->code('SPRING'), $result,
          $backend->granted->{SPRING} || {});
+    rest($store, @machines);
 
     note sprintf '%s: %d submissions in %.1f s, %d workers killed, %d reloads; '
         . '%s; the last unit was settled after %.1f s', $store,
@@ -136,7 +137,24 @@ sub ends {
         "$store: nobody was told so who was not given it";
     is scalar(grep { $_ > 1 } values %{ $result->{redeemed} }), 0,
         "$store: nobody was given it twice";
-    is $code->{free}, 0, "$store: in the end all are gone";
+
+    return;
+}
+
+
+# What was given back too late for the crowd is there for who comes then
+
+sub rest {
+    my ($store, @machines) = @_;
+    my $free = $machines[0]->code('SPRING')->{free};
+
+    my $seen = IapGuard::CodeTest->statuses($machines[-1]->redeem_all(
+        map { ['SPRING', "late-$_"] } 1 .. $free + 5));
+
+    is_deeply $seen, { 409 => 5, $free ? (200 => $free) : () },
+        "$store: what is free can be had, and no more";
+    $machines[0]->is_balanced('SPRING', "$store, all gone", sold => $units,
+                              reserved => 0, free => 0);
 
     return;
 }

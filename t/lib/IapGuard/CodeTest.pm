@@ -24,8 +24,11 @@ package IapGuard::CodeTest;
 use strict;
 use warnings;
 
+use Fcntl qw(LOCK_EX);
 use JSON::PP ();
+use POSIX ();
 use Test::More;
+use Time::HiRes qw(sleep);
 
 use IapGuard::CodeBackend;
 use IapGuard::LoadClient;
@@ -169,6 +172,35 @@ sub redeem_all {
     $client->shut;
 
     return @answers;
+}
+
+
+# Nobody can write into the file, from `after` seconds on for so many seconds: what
+# is submitted meanwhile is asked for all at once.  Returns at once or, without
+# `after`, when that is so.
+
+sub hold_file {
+    my ($self, $seconds, $after) = @_;
+
+    pipe my $told, my $tell or die "pipe: $!\n";
+
+    my $pid = fork // die "fork: $!\n";
+
+    if (!$pid) {
+        sleep $after if $after;
+
+        open my $lock, '+<', $self->{nginx}->file('ledger/ledger.lock')
+            or die "lock: $!\n";
+        flock $lock, LOCK_EX or die "flock: $!\n";
+
+        syswrite $tell, 'x';
+        sleep $seconds;
+        POSIX::_exit(0);
+    }
+
+    sysread $told, my $byte, 1 unless $after;
+
+    return $pid;
 }
 
 
