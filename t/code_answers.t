@@ -421,6 +421,8 @@ sub together {
     is_deeply $test->statuses(@answers), { 200 => 1, 409 => 61 }, 'none free';
     is code_events()->{none_free} - $before->{none_free}, 60,
         'none free: told so';
+    cmp_ok code_events()->{cached} - $before->{cached}, '>', 40,
+        'none free: hardly one has asked';
     like $answers[41]{body}, qr/in_progress/, 'none free: but for who has it';
 
     # one whose client leaves is not waited for

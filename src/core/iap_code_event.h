@@ -27,7 +27,7 @@
     X(IN_PROGRESS, "in_progress")                                             \
     X(DUPLICATE, "duplicate")                                                 \
     X(UNAVAILABLE, "unavailable")   /* the ledger could not tell */           \
-    X(CACHED, "cached")             /* sold out, without asking */
+    X(CACHED, "cached")             /* one of these, without asking */
 
 
 typedef enum {

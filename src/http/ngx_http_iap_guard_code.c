@@ -293,6 +293,8 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     if (unit->shared
         && !ngx_iap_gone_is_holder(unit->imcf->zone, code, user))
     {
+        ngx_http_iap_guard_unit_count(unit, IAP_CODE_EVENT_CACHED);
+
         return ngx_http_iap_guard_code_answer(r, ctx);
     }
 
