@@ -53,7 +53,7 @@ cmd_build() {                   # the module, for the installed nginx or for NGI
 }
 
 
-cmd_demo() {                    # a site under attack, then without Apple; --once ends by itself
+cmd_demo() {                    # a site under attack, a campaign, an outage; --once ends by itself
     need "${NEED_DEMO[@]}"
     locked build_installed
     exec perl -It/lib t/demo/demo.pl --module="$BUILD/$MODULE_SO" \
@@ -89,7 +89,9 @@ cmd_asan() {                    # nginx and the module with AddressSanitizer
 cmd_bench() {                   # what the guard costs, next to limit_req, to Lua and to nothing
     need "${NEED_BENCH[@]}"
     locked build_installed
+    locked build_ungrouped
     exec perl -It/lib t/bench/bench.pl --module="$BUILD/$MODULE_SO" \
+        --ungrouped="$BUILD/ungrouped/$MODULE_SO" \
         --nginx="$(command -v nginx)" "$@"
 }
 

@@ -148,6 +148,13 @@ static ngx_command_t  ngx_http_iap_guard_commands[] = {
       0,
       NULL },
 
+    { ngx_string("iap_guard_code"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_iap_guard_code_conf,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("iap_guard_answer"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
                         |NGX_CONF_TAKE3|NGX_CONF_TAKE4,

@@ -48,7 +48,7 @@ __DATA__
 --- request
 GET /read/
 --- response_body
-{"calls":["GET status","GET metrics","GET guards","GET guards/NAME","PUT guards/NAME","GET breakers","GET breakers/NAME","PUT breakers/NAME","GET bans","POST bans","DELETE bans","GET queues","GET queues/NAME","POST queues/NAME"]}
+{"calls":["GET status","GET metrics","GET guards","GET guards/NAME","PUT guards/NAME","GET breakers","GET breakers/NAME","PUT breakers/NAME","GET bans","POST bans","DELETE bans","GET queues","GET queues/NAME","POST queues/NAME","GET codes","POST codes","GET codes/NAME","PUT codes/NAME","PATCH codes/NAME","DELETE codes/NAME"]}
 
 
 

@@ -287,7 +287,7 @@ sub { main::promtool($_[0]) . main::series($_[0]) }
 --- response_body eval
 # verdicts; layers of two metrics; bans of two; kinds of full; for each guard,
 # those of the two small ones apart; and kinds of two
-my $guard = 11 + 2 + 5;
+my $guard = 15 + 2 + 5;
 40 * ($guard + 2 * 26) + ($guard + 2 * 6) + ($guard + 2 * 3) + 2 * 5
 
 

@@ -177,6 +177,13 @@ my @refused = (
       location => 'iap_guard_ticket q $arg_t; iap_guard_ticket q $arg_u;',
       '"iap_guard_ticket" directive is duplicate' ],
 
+    # threads can't tell these that they are done
+
+    (map { [ "events by $_", events => "use $_;", http => "$ledger $queue;",
+             qr/"iap_guard_ledger" of \S+:\d+ needs threads, which can't be used with "use $_" in "events", expected/ ]
+         } grep { IapGuard::ConfTest->built_with("${_}_module") }
+           qw(poll select)),
+
     # the zone
 
     [ 'a zone too small for its queues', zone => 'iap_guard_zone iap 64k;',
@@ -197,6 +204,9 @@ my @accepted = (
       http => 'iap_guard_ledger DIR/ledger.db timeout=10ms threads=default;' ],
     [ 'a ledger of another name', http => 'iap_guard_ledger DIR/other.sqlite;' ],
     [ 'a queue', http => "$ledger $queue;" ],
+    [ 'a queue and epoll', events => 'use epoll;', http => "$ledger $queue;" ],
+    [ 'no ledger, and any events', events => join '', map { "use $_;" }
+          grep { IapGuard::ConfTest->built_with("${_}_module") } 'poll' ],
     [ 'a queue behind its use', late => "$ledger $queue;",
       location => 'iap_guard_accept q;' ],
     [ 'all parameters', http => "iap_guard_breaker apple;\n$ledger "
@@ -219,6 +229,15 @@ my @accepted = (
               . 'location ~ ^/c/(?<t>\w+)$ { iap_guard_ticket q $t; }' ],
     [ 'limit_except beside accept', http => "$ledger $queue;",
       location => 'iap_guard_accept q; limit_except POST { deny all; }' ],
+    [ 'a queue for notifications', http => "$ledger $queue;",
+      server => 'location /apple/Notifications { iap_guard_accept q; }',
+      warned => 'location "/apple/Notifications" may be answered with 202: ' ],
+    [ 'a fallback for notifications', http => "iap_guard_breaker b; $ledger $queue;",
+      server => 'location = /notification { iap_guard_breaker b fallback=q; }',
+      warned => 'location "/notification" may be answered with 202: ' ],
+    [ 'notifications that are not queued', http => "$ledger $queue;",
+      server => 'location /notifications { iap_guard g; }',
+      location => 'iap_guard_accept q;' ],
     [ 'two queues and one breaker', http => "iap_guard_breaker b; $ledger "
       . "$queue breaker=b sandbox=http://x/; "
       . 'iap_guard_queue r target=http://x/ breaker=b sandbox=http://x/;' ],

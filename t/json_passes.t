@@ -308,7 +308,7 @@ It is not read again, and what was not read has no values.
         proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
     }
     location = /proxied {
-        error_page 413 = @proxied;
+        error_page 400 413 = @proxied;
         iap_guard g;
         iap_guard_bucket promo $code capacity=2 rate=1r/h;
         client_max_body_size 20;
@@ -316,7 +316,7 @@ It is not read again, and what was not read has no values.
     }
 --- init
 my $chunked = "Transfer-Encoding: chunked\r\n\r\n"
-              . "15\r\n{\"code\":\"ABC\",\"x\":12}\r\n0\r\n\r\n";
+              . "6\r\n{\"code\r\nf\r\n\":\"ABC\",\"x\":12}\r\n0\r\n\r\n";
 
 my $late = IapGuard::Test::http_raw($::head =~ s{/t}{/small}r . $chunked);
 
@@ -329,9 +329,16 @@ Test::More::unlike($late, qr/X-Code: <\w/, '408: nothing of what has come');
 
 Test::More::is(main::status(IapGuard::Test::http_raw(
     $::head =~ s{/t}{/proxied}r . $chunked)), 200, 'and to an upstream');
+
+$late = IapGuard::Test::http_raw(
+    [$::head =~ s{/t}{/proxied}r . "Transfer-Encoding: chunked\r\n\r\n",
+     "e\r\n{\"code\":\"ABC\"}\r\n", "zz\r\n"]);
+
+Test::More::like($late, qr{^HTTP/1\.1 200 .*^X-Code: <>\r\n}ms,
+                 'a chunk that is none, behind one that is good');
 --- request
 GET /api/guards/late
---- response_body_like: "passed":1,
+--- response_body_like: "passed":2,
 
 
 
@@ -372,3 +379,80 @@ Test::More::is(main::talk(
 --- request
 GET /api/guards/h2
 --- response_body_like: "passed":3,"limited":1,.*"error":1,
+
+
+
+=== TEST 21: HTTP/2, longer than the guard's limit, without a length
+--- http_config: iap_guard_json_limit 20;
+--- init
+my @type = ('content-type' => 'application/json');
+
+Test::More::is(main::talk(
+    [main::head(1, POST => '/t', 0, @type),
+     main::frame(main::DATA, main::END_STREAM, 1, '{"code":"ABC","x":1}')]),
+    "1:up\n", 'that long');
+
+Test::More::is(main::talk(
+    [main::head(1, POST => '/t', 0, @type),
+     main::frame(main::DATA, main::END_STREAM, 1, '{"code":"DEF","x":12}')]),
+    '1:bad_request', 'longer');
+--- request
+GET /api/guards/h2
+--- response_body_like: "passed":1,.*"error":1,
+
+
+
+=== TEST 22: used elsewhere: where it has been read whole
+In the log: behind a guard that does not ask for it, or none; for an upstream,
+which wants it buffered; in a file, which is closed by then; and unbuffered.
+--- no_http2
+--- http_config
+    log_format code "$uri <$code>";
+    access_log $TEST_NGINX_SERVER_ROOT/logs/access.log code;
+--- config
+    location /log/ {
+        proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+
+        location /log/guarded {
+            iap_guard u;
+            iap_guard_user $http_x_user capacity=9 rate=1r/h;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/file {
+            client_body_in_file_only clean;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/asked {
+            client_body_in_file_only clean;
+            iap_guard a;
+            iap_guard_user $code capacity=9 rate=1r/h;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/unbuffered {
+            proxy_request_buffering off;
+            proxy_pass http://unix:$TEST_NGINX_HTML_DIR/up.sock;
+        }
+        location /log/unread {
+            return 200;
+        }
+    }
+--- init
+IapGuard::Test::http_raw([$::head =~ s{/t}{/log/$_}r . "Content-Length: 14\r\n\r\n",
+                          '{"code":', '"ABC"}'])
+    foreach qw(none guarded file asked unbuffered unread);
+--- request
+GET /api/metrics
+--- response_body_like eval
+qr/^iap_guard_json_total\{result="read"\} 1$/m
+--- access_log eval
+[map { qr{^/log/$_$}m } "none <ABC>", "guarded <ABC>", "file <->", "asked <ABC>",
+ "unbuffered <->", "unread <->"]
+
+
+
+=== TEST 23: before a breaker, which reads it as well
+--- options: iap_guard_breaker b; client_body_buffer_size 1k;
+--- http_config: iap_guard_breaker b;
+--- tcp_query eval: ::proxied($::json)
+--- request eval
+"POST /t\n$::json"

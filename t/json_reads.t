@@ -229,7 +229,23 @@ main::is_status(IapGuard::Test::http_raw(
 
 
 
-=== TEST 10: what was asked for before the decision keeps its empty value
+=== TEST 10: several layers with one map, whose default is spent
+Without the body they would all be refused.
+--- config
+    location = /t {
+        iap_guard g;
+        iap_guard_bucket a $plan capacity=2 rate=1r/h exempt=$vip;
+        iap_guard_bucket b $plan capacity=1 rate=1r/h exempt=$vip;
+        PROXY;
+    }
+--- request eval
+[map { "POST /t\n{\"code\":\"$_\"}" } qw(x x ABC ABC DEF VIP VIP)]
+--- error_code eval
+[200, 429, 200, 429, 200, 200, 200]
+
+
+
+=== TEST 11: what was asked for before the decision keeps its empty value
 As for any variable that is asked for too early: nginx keeps what a map said.
 --- config
     location = /t {
@@ -249,7 +265,7 @@ X-Plan: <ABC\|none\|0>
 
 
 
-=== TEST 11: what had a value before keeps it
+=== TEST 12: what had a value before keeps it
 Of a location's capture, of "set" and of an authorization.
 --- http_config
     server {
@@ -285,7 +301,7 @@ Of a location's capture, of "set" and of an authorization.
 
 
 
-=== TEST 12: exempt= from the body, and how many users
+=== TEST 13: exempt= from the body, and how many users
 --- config
     location = /t {
         iap_guard g;
@@ -310,7 +326,7 @@ Of a location's capture, of "set" and of an authorization.
 
 
 
-=== TEST 13: a user from the body is a segment's, too
+=== TEST 14: a user from the body is a segment's, too
 --- config
     location = /t {
         iap_guard g;
@@ -325,7 +341,7 @@ Of a location's capture, of "set" and of an authorization.
 
 
 
-=== TEST 14: refused without the body: an identity that is missing
+=== TEST 15: refused without the body: an identity that is missing
 --- config
     location = /t {
         iap_guard g;
@@ -340,7 +356,7 @@ main::is_status(main::unsent('/t', 'X-Device: d'), 'none', 'waits for it');
 
 
 
-=== TEST 15: refused without the body: limits that are spent
+=== TEST 16: refused without the body: limits that are spent
 Nothing is taken of the others.
 --- config
     location = /t {
@@ -364,7 +380,7 @@ main::is_status(main::sent('/t', '{"code":"DEF"}', 'X-User: c'), 200,
 
 
 
-=== TEST 16: refused without the body: a ban, and global
+=== TEST 17: refused without the body: a ban, and global
 --- config
     location = /seg {
         iap_guard seg;
@@ -391,7 +407,7 @@ GET /api/guards/seg
 
 
 
-=== TEST 17: a ban that the body may be exempt from is looked for when it is there
+=== TEST 18: a ban that the body may be exempt from is looked for when it is there
 --- config
     location = /t {
         iap_guard g;
@@ -404,13 +420,22 @@ main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: a'), 200, 'one');
 main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: b'), 429, 'a second');
 main::is_status(main::unsent('/t', 'X-User: a'), 'none', 'waits');
 main::is_status(main::sent('/t', '{"code":"VIP"}', 'X-User: a'), 200, 'exempt');
+main::is_status(main::sent('/t', '{"code":"VIP"}', 'X-User: c'), 200,
+                'of the number of users, too');
 main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: a'), 429, 'banned');
---- response_body_like: "passed":2,"limited":1,.*"banned":1,
+--- response_body_like: "passed":3,"limited":1,.*"banned":1,
 
 
 
-=== TEST 18: a ban that is made while the body comes
+=== TEST 19: a ban that is made while the body comes
+There was another one before it came: so that bans are looked for, and none found.
 --- config
+    location = /ban {
+        iap_guard other;
+        iap_guard_user $http_x_user;
+        iap_guard_segment users=1 window=60s ban=1h address=192.0.2.1$http_x_none;
+        PROXY;
+    }
     location = /t {
         iap_guard g;
         iap_guard_user $http_x_user;
@@ -419,6 +444,8 @@ main::is_status(main::sent('/t', '{"code":"x"}', 'X-User: a'), 429, 'banned');
         PROXY;
     }
 --- init
+main::is_status(main::sent('/ban', '{}', 'X-User: a'), 200, 'elsewhere');
+main::is_status(main::sent('/ban', '{}', 'X-User: b'), 429, 'a ban');
 main::is_status(main::sent('/t', '{}', 'X-User: a'), 200, 'one user');
 
 my $slow = IapGuard::Test::http_begin(
@@ -438,7 +465,7 @@ main::is_status($answer, 429, 'so is the one that is not done');
 
 
 
-=== TEST 19: a layer in dry run counts once
+=== TEST 20: a layer in dry run counts once
 --- config
     location = /t {
         iap_guard g;
@@ -457,7 +484,7 @@ main::is_status($answer, 429, 'so is the one that is not done');
 
 
 
-=== TEST 20: a device that is missing waits for the user of the body
+=== TEST 21: a device that is missing waits for the user of the body
 --- config
     location = /t {
         iap_guard g;
@@ -476,7 +503,7 @@ main::is_status($answer, 429, 'so is the one that is not done');
 
 
 
-=== TEST 21: satisfy any
+=== TEST 22: satisfy any
 --- config
     location = /t {
         satisfy any;
@@ -498,7 +525,7 @@ main::is_status(main::unsent('/t'), 'none', 'waits for the body');
 
 
 
-=== TEST 22: who is not let in has no body read
+=== TEST 23: who is not let in has no body read
 --- config
     location = /t {
         auth_basic "t";
@@ -515,7 +542,7 @@ main::is_status(main::unsent('/t'), 401, 'refused before the body');
 
 
 
-=== TEST 23: an error page with another guard does not read it again
+=== TEST 24: an error page with another guard does not read it again
 --- config
     error_page 429 = @late;
 
@@ -540,7 +567,7 @@ main::is_status(main::unsent('/t'), 401, 'refused before the body');
 
 
 
-=== TEST 24: an early handler does not ask
+=== TEST 25: an early handler does not ask
 A ban is in force, and address= is read before the body.
 --- config
     location = /ban {

@@ -24,6 +24,10 @@ my $test = IapGuard::DrainTest->new(paths => { IapGuard::Nginx->options },
     location = /keyed {
         iap_guard_accept keyed;
     }
+    location = /order {
+        client_body_in_file_only clean;
+        iap_guard_accept order;
+    }
     location = /own {
         iap_guard_accept receipts;
         iap_guard_answer accepted 200 '{"later":"$iap_guard_ticket"}' text/x-own;
@@ -44,6 +48,8 @@ my $test = IapGuard::DrainTest->new(paths => { IapGuard::Nginx->options },
     location = /ssi { ssi on; ssi_types *; return 200 '<!--# include virtual="/accept" -->'; }
 SERVER
     iap_guard_queue keyed target=http://127.0.0.1:1/ key=$http_x_key rate=1r/h;
+    iap_guard_json $order order.id;
+    iap_guard_queue order target=http://127.0.0.1:1/ key=$order rate=1r/h;
     iap_guard_queue full target=http://127.0.0.1:1/ max=2 rate=1r/h;
 HTTP
 
@@ -147,6 +153,14 @@ sub same {
         $tickets[0], 'another key: another ticket';
     is $nginx->api_json('GET', 'queues/keyed')->{pending}, 2,
         'the same key: queued once';
+
+    @tickets = map { ticket_of($test->post('/order', $_,
+                                           'Content-Type' => 'application/json')) }
+        '{"order":{"id":"A"}}', '{"x":1,"order":{"id":"\u0041"}}',
+        '{"order":{"id":"B"}}';
+
+    is $tickets[0], $tickets[1], 'a key of the body, in a file: the same ticket';
+    isnt $tickets[0], $tickets[2], 'another one: another ticket';
 
     @tickets = map { ticket_of($test->post('/keyed', 'body')) } 1 .. 2;
 

@@ -57,6 +57,8 @@
       "What happened to requests of a queue.")                                \
     X(WEBHOOK, "iap_guard_webhook_total", "counter", "queue,result",          \
       "Activation webhooks sent, by what became of them.")                    \
+    X(CODE, "iap_guard_code_total", "counter", "guard,event",                 \
+      "What happened to requests with a promo code, and to their units.")     \
     X(LEDGER_UP, "iap_guard_ledger_up", "gauge", "",                          \
       "Whether the ledger's Redis answers: 1, or 0 while it is down.")        \
     X(LEDGER_COMMIT_SECONDS, "iap_guard_ledger_commit_seconds", "histogram",  \

@@ -8,10 +8,13 @@
 
 
 #define IAP_RECORD_VERSION  '1'
+#define IAP_RECORD_UNIT     '2'
 
 
 static bool iap_record_sane(const iap_record_t *record);
+static bool iap_record_unit_sane(const iap_record_t *record);
 static uint8_t *iap_record_put(uint8_t *p, iap_view_t text);
+static bool iap_record_unit(iap_record_t *record, iap_view_t *rest);
 static bool iap_record_line(iap_view_t *rest, iap_view_t *line);
 static bool iap_record_split(iap_view_t line, uint8_t mark, iap_view_t *left,
     iap_view_t *right);
@@ -36,6 +39,10 @@ iap_record_size(const iap_record_t *record)
 
     size = 2 + record->method.len + 1 + record->uri.len + 1;
 
+    if (record->code.len != 0) {
+        size += record->code.len + 1 + record->token.len + 1;
+    }
+
     for (i = 0; i < record->nfields; i++) {
         size += record->fields[i].name.len + 2 + record->fields[i].value.len
                 + 1;
@@ -56,7 +63,8 @@ iap_record_sane(const iap_record_t *record)
     if (record->method.len == 0 || iap_record_has(record->method, ' ')
         || iap_record_has(record->method, '\n')
         || record->uri.len == 0 || iap_record_has(record->uri, '\n')
-        || record->nfields > IAP_RECORD_FIELDS_MAX)
+        || record->nfields > IAP_RECORD_FIELDS_MAX
+        || !iap_record_unit_sane(record))
     {
         return false;
     }
@@ -76,6 +84,17 @@ iap_record_sane(const iap_record_t *record)
 }
 
 
+static bool
+iap_record_unit_sane(const iap_record_t *record)
+{
+    return record->code.len == 0
+           || (!iap_record_has(record->code, ' ')
+               && !iap_record_has(record->code, '\n')
+               && record->token.len != 0
+               && !iap_record_has(record->token, '\n'));
+}
+
+
 void
 iap_record_write(const iap_record_t *record, uint8_t *bytes)
 {
@@ -83,8 +102,15 @@ iap_record_write(const iap_record_t *record, uint8_t *bytes)
     unsigned   i;
 
     p = bytes;
-    *p++ = IAP_RECORD_VERSION;
+    *p++ = record->code.len ? IAP_RECORD_UNIT : IAP_RECORD_VERSION;
     *p++ = '\n';
+
+    if (record->code.len != 0) {
+        p = iap_record_put(p, record->code);
+        *p++ = ' ';
+        p = iap_record_put(p, record->token);
+        *p++ = '\n';
+    }
 
     p = iap_record_put(p, record->method);
     *p++ = ' ';
@@ -123,9 +149,7 @@ iap_record_read(iap_record_t *record, iap_view_t bytes)
 
     record->nfields = 0;
 
-    if (!iap_record_line(&bytes, &line) || line.len != 1
-        || line.data[0] != IAP_RECORD_VERSION)
-    {
+    if (!iap_record_unit(record, &bytes)) {
         return false;
     }
 
@@ -162,6 +186,31 @@ iap_record_read(iap_record_t *record, iap_view_t bytes)
         field->value.data++;
         field->value.len--;
     }
+}
+
+
+/* takes the version off the rest and, where it says so, the unit */
+
+static bool
+iap_record_unit(iap_record_t *record, iap_view_t *rest)
+{
+    iap_view_t  line;
+
+    record->code = (iap_view_t) { NULL, 0 };
+    record->token = (iap_view_t) { NULL, 0 };
+
+    if (!iap_record_line(rest, &line) || line.len != 1) {
+        return false;
+    }
+
+    if (line.data[0] == IAP_RECORD_VERSION) {
+        return true;
+    }
+
+    return line.data[0] == IAP_RECORD_UNIT
+           && iap_record_line(rest, &line)
+           && iap_record_split(line, ' ', &record->code, &record->token)
+           && record->token.len != 0;
 }
 
 

@@ -2,7 +2,8 @@
  * A request as it is kept: what is needed to send it again.  Bytes, in a
  * layout of their own with a version in front, readable by later versions.
  *
- *     "1" '\n'
+ *     "1" '\n'            "2" if there is a unit of a promo code
+ *     code ' ' token '\n'  only then
  *     method ' ' URI '\n'
  *     name ": " value '\n'        for each header field
  *     '\n'
@@ -32,6 +33,8 @@ typedef struct {
     iap_record_field_t  fields[IAP_RECORD_FIELDS_MAX];
     unsigned            nfields;
     iap_view_t          body;
+    iap_view_t          code;       /* empty: there is no unit */
+    iap_view_t          token;      /* that it is reserved by */
 } iap_record_t;
 
 

@@ -3,6 +3,7 @@
  */
 
 #include "iap_classify.h"
+#include "iap_moment.h"
 
 
 /* so many seconds from now would be 3000 years; so many milliseconds after
@@ -24,7 +25,6 @@ static bool iap_date_asctime(iap_view_t value, unsigned *date);
 static bool iap_date_form(iap_view_t value, const char *form, unsigned *date);
 static bool iap_date_letter(uint8_t byte);
 static bool iap_date_month(const uint8_t *text, unsigned *month);
-static uint64_t iap_date_days(const unsigned *date);
 
 
 /* what a date consists of, by the letters of a form */
@@ -151,7 +151,9 @@ iap_retry_after_date(iap_view_t value, uint64_t wall, uint64_t *until)
         return false;
     }
 
-    *until = ((iap_date_days(date) * 24 + date[IAP_DATE_HOUR]) * 60
+    *until = iap_moment_days(date[IAP_DATE_YEAR], date[IAP_DATE_MONTH],
+                             date[IAP_DATE_DAY]);
+    *until = ((*until * 24 + date[IAP_DATE_HOUR]) * 60
               + date[IAP_DATE_MINUTE]) * 60 + date[IAP_DATE_SECOND];
 
     return true;
@@ -288,27 +290,4 @@ iap_date_month(const uint8_t *text, unsigned *month)
     }
 
     return false;
-}
-
-
-/* days since 1970 of the Gregorian calendar, its years begun in March, so that
-   the odd day is the last */
-
-static uint64_t
-iap_date_days(const unsigned *date)
-{
-    uint64_t  year, month;
-
-    year = date[IAP_DATE_YEAR];
-    month = date[IAP_DATE_MONTH] + 9;
-
-    if (month >= 12) {
-        month -= 12;
-
-    } else {
-        year--;
-    }
-
-    return year * 365 + year / 4 - year / 100 + year / 400
-           + (month * 306 + 5) / 10 + date[IAP_DATE_DAY] - 1 - 719468;
 }

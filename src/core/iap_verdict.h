@@ -15,6 +15,8 @@
     X(PASSED, "passed", "")                                                   \
     X(LIMITED, "limited", "limited_dry_run")                                  \
     X(BANNED, "banned", "banned_dry_run")                                     \
+    X(CODE_UNAVAILABLE, "code_unavailable", "code_unavailable_dry_run")       \
+    X(DUPLICATE, "duplicate", "duplicate_dry_run")                            \
     X(UNAVAILABLE, "unavailable", "unavailable_dry_run")                      \
     X(ACCEPTED, "accepted", "")                                               \
     X(ERROR, "error", "error_dry_run")                                        \

@@ -64,7 +64,7 @@ ngx_iap_batch_rules(ngx_iap_batch_t *batch, ngx_iap_subject_t *part)
     d = part->decision;
     n = batch->nrules;
     number = 0;
-    whole = part->part == ((uint32_t) 1 << d->n) - 1;
+    whole = part->part == ((uint32_t) 1 << d->n) - 1 && !d->provisional;
 
     for (bits = part->part; bits != 0; bits &= bits - 1) {
         i = __builtin_ctz(bits);

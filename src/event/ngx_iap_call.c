@@ -55,6 +55,7 @@ ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call)
     call->eval = 0;
     call->asking = 0;
     call->told = 0;
+    call->result = NGX_IAP_RESULT_CLOSED;
 
     ngx_memzero(&call->op, sizeof(ngx_iap_op_t));
     ngx_memzero(&call->ask, sizeof(ngx_iap_op_t));
@@ -486,6 +487,7 @@ ngx_iap_call_end(ngx_iap_call_t *call, redisReply *reply,
     }
 
     call->told = 1;
+    call->result = result;
 
     ngx_memcpy(redis->why, "an answer that makes no sense",
                sizeof("an answer that makes no sense"));

@@ -17,8 +17,9 @@
 #define NGX_IAP_CURL_ADDR_LEN  (INET6_ADDRSTRLEN + 3)
 
 /* seconds of the first try, and tries, of each server that is asked: a leaving
-   worker waits for its threads */
-#define NGX_IAP_CURL_DNS_WAIT   2
+   worker waits for its threads, and with three servers that say nothing these
+   are 6 */
+#define NGX_IAP_CURL_DNS_WAIT   1
 #define NGX_IAP_CURL_DNS_TRIES  2
 
 
@@ -38,6 +39,7 @@ static ngx_iap_curl_name_t *ngx_iap_curl_name_get(ngx_iap_curl_t *curl,
 static ngx_uint_t ngx_iap_curl_is_address(u_char *host, size_t len);
 static ngx_int_t ngx_iap_curl_lookup_begin(ngx_iap_curl_name_t *name);
 static void ngx_iap_curl_lookup_thread(void *data, ngx_log_t *log);
+static void ngx_iap_curl_lookup_settings(ngx_iap_curl_lookup_t *lookup);
 static ngx_uint_t ngx_iap_curl_lookup_add(ngx_iap_curl_lookup_t *lookup,
     struct sockaddr *sa);
 static void ngx_iap_curl_lookup_done(ngx_event_t *ev);
@@ -231,12 +233,7 @@ ngx_iap_curl_lookup_thread(void *data, ngx_log_t *log)
 
     struct addrinfo  hints, *res, *ai;
 
-    /* the thread's own settings, as the system has them now */
-
-    if (res_init() == 0) {
-        _res.retrans = ngx_min(_res.retrans, NGX_IAP_CURL_DNS_WAIT);
-        _res.retry = ngx_min(_res.retry, NGX_IAP_CURL_DNS_TRIES);
-    }
+    ngx_iap_curl_lookup_settings(lookup);
 
     ngx_memzero(&hints, sizeof(hints));
     hints.ai_family = AF_UNSPEC;
@@ -261,6 +258,35 @@ ngx_iap_curl_lookup_thread(void *data, ngx_log_t *log)
 
     if (lookup->len == 0) {
         lookup->error = EAI_NONAME;
+    }
+}
+
+
+/* in the thread, whose own they are: as the system has them now, but that a
+   name with all its dots is no other one below the system's domain, which
+   would be asked for, too, and for as long again */
+
+static void
+ngx_iap_curl_lookup_settings(ngx_iap_curl_lookup_t *lookup)
+{
+    u_char      *p;
+    ngx_uint_t   dots;
+
+    if (res_init() != 0) {
+        return;
+    }
+
+    _res.retrans = ngx_min(_res.retrans, NGX_IAP_CURL_DNS_WAIT);
+    _res.retry = ngx_min(_res.retry, NGX_IAP_CURL_DNS_TRIES);
+
+    dots = 0;
+
+    for (p = (u_char *) lookup->host; *p; p++) {
+        dots += (*p == '.');
+    }
+
+    if (dots != 0 && dots >= _res.ndots) {
+        _res.options &= ~(RES_DNSRCH|RES_DEFNAMES);
     }
 }
 

@@ -64,9 +64,6 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
         return;
     }
 
-    call->store = ngx_iap_drain_ask_settle;
-    call->stored = ngx_iap_drain_ask_settled;
-
     if (dq->drain->leaving) {
         ngx_iap_drain_call_back(call);
         return;
@@ -79,7 +76,7 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
 
     if (!ngx_iap_drain_ask_unseal(call, entry)) {
         call->status = IAP_WORK_PARKED;
-        ngx_iap_drain_call_store(call);
+        ngx_iap_drain_ask_store(call);
         return;
     }
 
@@ -88,7 +85,31 @@ ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq, ngx_iap_entry_t *entry)
         call->work.hops = 0;
     }
 
+    if (call->code.len != 0) {
+        ngx_iap_drain_unit_keep(call);
+
+    } else {
+        ngx_iap_drain_ask_kept(call);
+    }
+}
+
+
+void
+ngx_iap_drain_ask_kept(ngx_iap_drain_call_t *call)
+{
+    call->state = NGX_IAP_DRAIN_CALLING;
+
     ngx_iap_drain_ask_send(call);
+}
+
+
+void
+ngx_iap_drain_ask_store(ngx_iap_drain_call_t *call)
+{
+    call->store = ngx_iap_drain_ask_settle;
+    call->stored = ngx_iap_drain_ask_settled;
+
+    ngx_iap_drain_call_store(call);
 }
 
 
@@ -115,7 +136,7 @@ ngx_iap_drain_ask_suspect(ngx_iap_drain_call_t *call, ngx_uint_t leases)
                   &dq->queue->name, call->id,
                   next.alarm ? "parked" : "put off", leases);
 
-    ngx_iap_drain_call_store(call);
+    ngx_iap_drain_ask_store(call);
 }
 
 
@@ -152,7 +173,8 @@ ngx_iap_drain_ask_unseal(ngx_iap_drain_call_t *call, ngx_iap_entry_t *entry)
         bytes.len = len;
 
         if (iap_record_read(&record, bytes)
-            && ngx_iap_drain_ask_request(call, &record) == NGX_OK)
+            && ngx_iap_drain_ask_request(call, &record) == NGX_OK
+            && ngx_iap_drain_unit_read(call, &record) == NGX_OK)
         {
             return 1;
         }
@@ -353,7 +375,7 @@ ngx_iap_drain_ask_declined(ngx_iap_drain_call_t *call)
     } else if (call->work.where == IAP_WORK_SANDBOX) {
         call->status = IAP_WORK_PENDING;
         call->delay = ngx_max(wait, NGX_IAP_DRAIN_AGAIN);
-        ngx_iap_drain_call_store(call);
+        ngx_iap_drain_ask_store(call);
 
     } else {
         conf.interval = dq->queue->interval;
@@ -523,7 +545,9 @@ ngx_iap_drain_ask_end(ngx_iap_drain_call_t *call, iap_work_next_t *next,
         }
     }
 
-    ngx_iap_drain_call_store(call);
+    if (!ngx_iap_drain_unit_end(call)) {
+        ngx_iap_drain_ask_store(call);
+    }
 }
 
 

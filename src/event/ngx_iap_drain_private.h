@@ -1,7 +1,8 @@
 /*
  * What the parts of the drain share: ngx_iap_drain.c is the leader, or waits
  * to be; _queue.c takes what is due, at its pace; _ask.c asks the target,
- * _hook.c tells of the result, both as calls, which _call.c has in common:
+ * _unit.c keeps the unit of a promo code for it, _hook.c tells of the result;
+ * calls, which _call.c has in common:
  *
  *     begin --> CALLING --> STORING --> freed
  *        |         |           ^ |
@@ -12,6 +13,8 @@
 #define NGX_IAP_DRAIN_PRIVATE_H
 
 #include "ngx_iap_drain.h"      /* first: nginx's settings of libc */
+
+#include "ngx_iap_stock.h"
 
 #include "iap_pace.h"
 #include "iap_record.h"
@@ -152,6 +155,9 @@ struct ngx_iap_drain_call_s {
     uint64_t                    id;
     u_char                      ticket[IAP_TICKET_LEN];
     iap_work_t                  work;
+    ngx_str_t                   code;       /* empty: it has no unit */
+    u_char                      token[IAP_TICKET_LEN];  /* that this is
+                                               reserved by */
 
     ngx_iap_transfer_t          transfer;
     ngx_str_t                   headers[NGX_IAP_DRAIN_HEADERS];
@@ -202,6 +208,25 @@ void ngx_iap_drain_ask_begin(ngx_iap_drain_queue_t *dq,
     ngx_iap_entry_t *entry);
 void ngx_iap_drain_hook_begin(ngx_iap_drain_queue_t *dq,
     ngx_iap_entry_t *entry);
+
+
+/* its unit, if there is one, is kept, and it is sent */
+void ngx_iap_drain_ask_kept(ngx_iap_drain_call_t *call);
+
+/* stores what became of it */
+void ngx_iap_drain_ask_store(ngx_iap_drain_call_t *call);
+
+
+/* _unit: what a record has of it; NGX_ERROR: it is none, or no memory */
+ngx_int_t ngx_iap_drain_unit_read(ngx_iap_drain_call_t *call,
+    const iap_record_t *record);
+
+/* keeps it; then ngx_iap_drain_ask_kept(), or the entry is dead */
+void ngx_iap_drain_unit_keep(ngx_iap_drain_call_t *call);
+
+/* whether there is one that is sold or released now, by call->status; then
+   ngx_iap_drain_ask_store() */
+ngx_uint_t ngx_iap_drain_unit_end(ngx_iap_drain_call_t *call);
 
 
 /* _call.  NULL: no memory, and the lease will run out */

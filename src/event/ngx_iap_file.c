@@ -439,8 +439,7 @@ ngx_iap_file_rest(ngx_iap_file_t *file)
         for (i = 0; i < file->nops; i++) {
             op = file->ops[i];
 
-            if (op->kind == NGX_IAP_LEDGER_PUT || ngx_iap_ledger_must(op->kind))
-            {
+            if (op->kind == NGX_IAP_LEDGER_PUT || ngx_iap_ledger_must(op)) {
                 file->ops[n++] = op;
 
             } else {

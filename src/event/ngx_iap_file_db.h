@@ -12,10 +12,12 @@
 #include "ngx_iap_ledger_private.h"
 
 
-/* the largest group that is committed at once; and bytes of its records, by
-   which it is cut earlier */
+/* the largest group that is committed at once, which the bench makes 1; and
+   bytes of its records, by which it is cut earlier */
 
+#ifndef NGX_IAP_FILE_BATCH
 #define NGX_IAP_FILE_BATCH        256
+#endif
 #define NGX_IAP_FILE_BATCH_BYTES  (16 * 1024 * 1024)
 
 /* in the file's header: "iapg" */

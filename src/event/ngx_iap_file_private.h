@@ -3,13 +3,17 @@
  *
  *   _db      the handle: the lock, whether it is still there, what went wrong
  *   _open    opening it: making, migrating
- *   _sql     the schema, the statements, and how they are called
+ *   _schema  the schema, and the statements
+ *   _sql     how they are called
  *   _run     a group of operations as one transaction
  *   _put     PUT, and the users that have something waiting
  *   _take    TAKE, RENEW and HAND_BACK
  *   _settle  SETTLE and DELIVER
  *   _look    what only reads; RETRY and SWEEP
  *   _move    KNOWN, EXPORT, REMOVE
+ *   _stock   codes and their units: RESERVE and UNIT; _stock_over what ends by
+ *            itself; _stock_edit EDIT; _stock_look CODE, AUDIT, CODES
+ *   _note    NOTE, NOTES, NOTES_TOLD
  *
  * All of them are called in threads.  A function that returns an ngx_int_t
  * returns NGX_OK or NGX_ERROR; what went wrong is in db->code, db->err and
@@ -20,6 +24,7 @@
 #define NGX_IAP_FILE_PRIVATE_H
 
 #include "ngx_iap_file_db.h"
+#include "ngx_iap_stock.h"
 
 #include <sqlite3.h>
 
@@ -66,7 +71,12 @@
     X(AGAIN) X(END) X(BODY_RESULT) X(BODY_END) X(DELIVERED)                   \
     X(FIND) X(COUNT) X(OLDEST) X(LIST) X(LIST_ALL)                            \
     X(RETRY_ONE) X(RETRY_SOME) X(RETRIED) X(SWEEP)                            \
-    X(EXPORT) X(REMOVABLE) X(REMOVE)
+    X(EXPORT) X(REMOVABLE) X(REMOVE)                                          \
+    X(CODE) X(CODE_ADD) X(CODE_EDIT) X(CODE_NUMBERS) X(CODE_DELETE) X(CODES)  \
+    X(UNIT) X(UNIT_OF) X(UNIT_ADD) X(UNIT_SET) X(UNIT_RENEW) X(UNIT_FORGET)   \
+    X(UNITS_DUE) X(UNITS_OVER) X(UNITS_OLD) X(LEASES_FAR) X(ENDED_FAR)        \
+    X(UNITS_HELD) X(UNITS) X(GONE_ADD) X(GONE) X(GONE_UNITS) X(GONE_END)      \
+    X(NOTE_CUT) X(NOTE_ADD) X(NOTES) X(NOTES_COUNT) X(NOTE_TOLD)
 
 typedef enum {
 #define NGX_IAP_FILE_STATEMENT_ID(id)  NGX_IAP_SQL_##id,
@@ -74,6 +84,16 @@ typedef enum {
 #undef NGX_IAP_FILE_STATEMENT_ID
     NGX_IAP_SQL_STATEMENTS
 } ngx_iap_file_sql_e;
+
+
+/* what a group may do.  Stock is looked at before it is changed: an operation
+   for which looking is not enough says NGX_DECLINED then. */
+
+typedef enum {
+    NGX_IAP_FILE_WRITE = 0,
+    NGX_IAP_FILE_TRY,               /* look, and say so if that won't do */
+    NGX_IAP_FILE_LOOK               /* it has to: nothing can be written */
+} ngx_iap_file_mode_e;
 
 
 typedef struct {
@@ -103,6 +123,10 @@ struct ngx_iap_file_db_s {
     ngx_uint_t                    made;         /* since it was last reported */
 
     uint64_t                      now;          /* of the present group */
+    ngx_iap_file_mode_e           mode;
+    sqlite3_int64                 swept;        /* the code by now: nothing of
+                                                   it ends before `now` */
+    ngx_uint_t                    tidied;       /* `gone` has been looked at */
     int                           wal_pages;    /* after the latest commit */
 
     /* of the latest failure */
@@ -119,6 +143,30 @@ typedef struct {
     sqlite3_int64  turn;
     sqlite3_int64  pending;
 } ngx_iap_file_queue_t;
+
+
+/* a promo code, as a group finds it, and as it will be: what becomes of units
+   is added to its numbers, which are to be saved */
+
+typedef struct {
+    sqlite3_int64  id;              /* 0: there is no such code */
+    sqlite3_int64  initial;
+    sqlite3_int64  sold;
+    sqlite3_int64  reserved;
+    sqlite3_int64  forgotten;       /* of those that are sold */
+    sqlite3_int64  units;           /* that were ever made */
+    sqlite3_int64  expires;
+    ngx_uint_t     closed;
+    ngx_uint_t     changed;         /* numbers that are not saved */
+} ngx_iap_file_code_t;
+
+
+typedef struct {
+    sqlite3_int64  n;               /* 0: there is none */
+    iap_unit_e     state;
+    sqlite3_int64  status;
+    iap_key_t      user;            /* of a tombstone: empty */
+} ngx_iap_file_unit_t;
 
 
 /* _open */
@@ -268,6 +316,79 @@ ngx_int_t ngx_iap_file_known(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_export(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_remove(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_handover(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
+
+
+/* _stock */
+
+ngx_int_t ngx_iap_file_reserve(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_unit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+ngx_int_t ngx_iap_file_code(ngx_iap_file_db_t *db, ngx_str_t *text,
+    ngx_iap_file_code_t *code);
+
+/* from the columns of NGX_IAP_SQL_CODE, and of NGX_IAP_SQL_UNIT */
+
+ngx_int_t ngx_iap_file_code_row(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
+    ngx_iap_file_code_t *code);
+
+/* units that are free, which may be below 0 */
+
+sqlite3_int64 ngx_iap_file_free(ngx_iap_file_code_t *code);
+
+/* what becomes of a unit: of the code's numbers as well.  free: as in
+   iap_stock_step() */
+
+void ngx_iap_file_unit_step(ngx_iap_file_code_t *code, iap_unit_e state,
+    iap_stock_event_e event, ngx_uint_t free, iap_stock_step_t *step);
+
+/* ticket: NULL: it is not a ticket's */
+
+ngx_int_t ngx_iap_file_unit_set(ngx_iap_file_db_t *db,
+    ngx_iap_file_code_t *code, sqlite3_int64 n, iap_unit_e state,
+    uint64_t remembered, ngx_uint_t status, const u_char *ticket);
+
+ngx_int_t ngx_iap_file_code_save(ngx_iap_file_db_t *db,
+    ngx_iap_file_code_t *code);
+
+/* a state as it is stored; NGX_ERROR: it is none */
+
+ngx_int_t ngx_iap_file_state(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
+    int column, iap_unit_e *state);
+
+
+/*
+ * _stock_over: NGX_OK: nothing of the code ends by now, or any more.
+ * NGX_DECLINED: something does, and only looking is allowed.  NGX_AGAIN: more
+ * than NGX_IAP_STOCK_SWEEP, of which the rest is left.
+ */
+
+ngx_int_t ngx_iap_file_sweep_code(ngx_iap_file_db_t *db,
+    ngx_iap_file_code_t *code);
+
+
+/* _stock_edit */
+
+ngx_int_t ngx_iap_file_edit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+
+/* _stock_look */
+
+ngx_int_t ngx_iap_file_code_read(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_audit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_codes(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+
+void ngx_iap_file_code_show(ngx_iap_file_code_t *code, ngx_str_t *text,
+    ngx_iap_code_t *shown);
+
+
+/* _note */
+
+ngx_int_t ngx_iap_file_note(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_notes(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
+ngx_int_t ngx_iap_file_notes_told(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t *op);
 
 

@@ -6,6 +6,10 @@
  * Whether the file is still at its path is looked at before, and again after
  * the commit: what was written into a file that is gone is not acknowledged.
  *
+ * A group that may get by with looking (reads, and reservations, of which many
+ * are refused) does that first, without the lock.  From the first operation on
+ * that has to write, it is then a group that does.
+ *
  * Where the whole group fails, what only reads is carried out once more by
  * itself: a ticket can be looked up while the disk is full.
  */
@@ -19,6 +23,8 @@ typedef ngx_int_t (*ngx_iap_file_op_pt)(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t *op);
 
 
+static ngx_uint_t ngx_iap_file_try(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static void ngx_iap_file_write(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static ngx_int_t ngx_iap_file_write_locked(ngx_iap_file_db_t *db,
@@ -27,10 +33,13 @@ static ngx_int_t ngx_iap_file_each(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static ngx_int_t ngx_iap_file_undo(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t *op, ngx_iap_file_report_t *report);
-static void ngx_iap_file_read(ngx_iap_file_db_t *db,
-    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
 static ngx_int_t ngx_iap_file_read_in(ngx_iap_file_db_t *db,
-    ngx_iap_ledger_op_t **ops, ngx_uint_t n);
+    ngx_iap_file_mode_e mode, ngx_iap_ledger_op_t **ops, ngx_uint_t n,
+    ngx_uint_t *done);
+static void ngx_iap_file_read_failed(ngx_iap_file_db_t *db,
+    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_iap_file_report_t *report);
+static void ngx_iap_file_begin(ngx_iap_file_db_t *db,
+    ngx_iap_file_mode_e mode);
 static ngx_int_t ngx_iap_file_version(ngx_iap_file_db_t *db);
 static void ngx_iap_file_failed(ngx_iap_file_db_t *db,
     ngx_iap_file_report_t *report);
@@ -55,26 +64,33 @@ static const ngx_iap_file_op_pt  ngx_iap_file_ops[] = {
     ngx_iap_file_known,
     ngx_iap_file_export,
     ngx_iap_file_remove,
-    ngx_iap_file_handover
+    ngx_iap_file_handover,
+    ngx_iap_file_reserve,
+    ngx_iap_file_unit,
+    ngx_iap_file_edit,
+    ngx_iap_file_code_read,
+    ngx_iap_file_audit,
+    ngx_iap_file_codes,
+    ngx_iap_file_note,
+    ngx_iap_file_notes,
+    ngx_iap_file_notes_told
 };
 
 _Static_assert(sizeof(ngx_iap_file_ops) / sizeof(ngx_iap_file_op_pt)
-               == NGX_IAP_LEDGER_HANDOVER + 1, "each kind has its function");
+               == NGX_IAP_LEDGER_NOTES_TOLD + 1,
+               "each kind has its function");
 
 
 void
 ngx_iap_file_db_run(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
     ngx_uint_t n, ngx_iap_file_report_t *report)
 {
-    ngx_uint_t  i, writes;
+    ngx_uint_t  i, done;
 
     memset(report, 0, sizeof(ngx_iap_file_report_t));
 
-    writes = 0;
-
     for (i = 0; i < n; i++) {
         ops[i]->more = 0;
-        writes += !ngx_iap_ledger_reads(ops[i]->kind);
     }
 
     if (ngx_iap_file_open(db) != NGX_OK) {
@@ -87,15 +103,49 @@ ngx_iap_file_db_run(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
         return;
     }
 
-    if (writes == 0) {
-        ngx_iap_file_read(db, ops, n, report);
+    done = ngx_iap_file_try(db, ops, n, report);
 
-    } else {
-        ngx_iap_file_write(db, ops, n, report);
+    if (done < n) {
+        ngx_iap_file_write(db, ops + done, n - done, report);
     }
 
     report->made = db->made;
     db->made = 0;
+}
+
+
+/* looks, if that may do: how many have been carried out so */
+
+static ngx_uint_t
+ngx_iap_file_try(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
+    ngx_uint_t n, ngx_iap_file_report_t *report)
+{
+    ngx_uint_t  i, done, reserves;
+
+    reserves = 0;
+
+    for (i = 0; i < n; i++) {
+
+        if (ops[i]->kind == NGX_IAP_LEDGER_RESERVE) {
+            reserves++;
+
+        } else if (!ngx_iap_ledger_reads(ops[i]->kind)) {
+            return 0;
+        }
+    }
+
+    if (ngx_iap_file_read_in(db, NGX_IAP_FILE_TRY, ops, n, &done) == NGX_OK) {
+        return done;
+    }
+
+    if (reserves == 0) {
+        ngx_iap_file_read_failed(db, ops, n, report);
+        return n;
+    }
+
+    ngx_iap_file_roll_back(db);
+
+    return 0;
 }
 
 
@@ -151,8 +201,11 @@ ngx_iap_file_write(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
         }
     }
 
-    if (reads != 0 && db->sqlite != NULL) {
-        ngx_iap_file_read(db, ops, reads, report);
+    if (reads != 0 && db->sqlite != NULL
+        && ngx_iap_file_read_in(db, NGX_IAP_FILE_LOOK, ops, reads, &n)
+           != NGX_OK)
+    {
+        ngx_iap_file_read_failed(db, ops, reads, report);
     }
 }
 
@@ -170,7 +223,7 @@ ngx_iap_file_write_locked(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
         return NGX_ERROR;
     }
 
-    db->now = db->clock();
+    ngx_iap_file_begin(db, NGX_IAP_FILE_WRITE);
 
     if (ngx_iap_file_each(db, ops, n, report) != NGX_OK
         || ngx_iap_file_exec(db, NGX_IAP_SQL_COMMIT, "") != NGX_OK
@@ -254,20 +307,53 @@ ngx_iap_file_undo(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
     memcpy(report->reason, db->reason, NGX_IAP_FILE_REASON);
 
     ngx_iap_ledger_fail(op);
+    db->swept = 0;
+    db->tidied = 0;
 
     return ngx_iap_file_exec(db, NGX_IAP_SQL_UNDO, "");
 }
 
 
+static ngx_int_t
+ngx_iap_file_read_in(ngx_iap_file_db_t *db, ngx_iap_file_mode_e mode,
+    ngx_iap_ledger_op_t **ops, ngx_uint_t n, ngx_uint_t *done)
+{
+    ngx_int_t  rc;
+
+    if (ngx_iap_file_there(db) != NGX_OK
+        || ngx_iap_file_exec(db, NGX_IAP_SQL_BEGIN_READ, "") != NGX_OK
+        || ngx_iap_file_version(db) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_iap_file_begin(db, mode);
+
+    for (*done = 0; *done < n; (*done)++) {
+        ops[*done]->outcome = NGX_IAP_LEDGER_OK;
+
+        rc = ngx_iap_file_ops[ops[*done]->kind](db, ops[*done]);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        /* those behind it are to see what it does */
+
+        if (rc == NGX_DECLINED) {
+            break;
+        }
+    }
+
+    return ngx_iap_file_exec(db, NGX_IAP_SQL_COMMIT, "");
+}
+
+
 static void
-ngx_iap_file_read(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
+ngx_iap_file_read_failed(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
     ngx_uint_t n, ngx_iap_file_report_t *report)
 {
     ngx_uint_t  i;
-
-    if (ngx_iap_file_read_in(db, ops, n) == NGX_OK) {
-        return;
-    }
 
     for (i = 0; i < n; i++) {
         ngx_iap_ledger_fail(ops[i]);
@@ -278,30 +364,13 @@ ngx_iap_file_read(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
 }
 
 
-static ngx_int_t
-ngx_iap_file_read_in(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t **ops,
-    ngx_uint_t n)
+static void
+ngx_iap_file_begin(ngx_iap_file_db_t *db, ngx_iap_file_mode_e mode)
 {
-    ngx_uint_t  i;
-
-    if (ngx_iap_file_there(db) != NGX_OK
-        || ngx_iap_file_exec(db, NGX_IAP_SQL_BEGIN_READ, "") != NGX_OK
-        || ngx_iap_file_version(db) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
     db->now = db->clock();
-
-    for (i = 0; i < n; i++) {
-        ops[i]->outcome = NGX_IAP_LEDGER_OK;
-
-        if (ngx_iap_file_ops[ops[i]->kind](db, ops[i]) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    return ngx_iap_file_exec(db, NGX_IAP_SQL_COMMIT, "");
+    db->mode = mode;
+    db->swept = 0;
+    db->tidied = 0;
 }
 
 

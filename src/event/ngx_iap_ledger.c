@@ -3,6 +3,7 @@
  */
 
 #include "ngx_iap_ledger_private.h"
+#include "ngx_iap_stock.h"
 
 
 /* ms */
@@ -17,6 +18,8 @@ static void ngx_iap_ledger_tell(ngx_iap_ledger_op_t *op,
     ngx_iap_ledger_result_e result);
 static void ngx_iap_ledger_return(ngx_iap_ledger_t *ledger,
     ngx_iap_ledger_take_t *take);
+static void ngx_iap_ledger_release(ngx_iap_ledger_t *ledger,
+    ngx_iap_reserve_t *reserve);
 
 
 void *
@@ -115,7 +118,7 @@ ngx_iap_ledger_late(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
 
     ngx_iap_ledger_say_late(ledger);
 
-    dropped = !op->started && !ngx_iap_ledger_must(op->kind);
+    dropped = !op->started && !ngx_iap_ledger_must(op);
 
     if (dropped) {
         ngx_queue_remove(&op->queue);
@@ -164,6 +167,13 @@ ngx_iap_ledger_tell(ngx_iap_ledger_op_t *op, ngx_iap_ledger_result_e result)
 
 
 void
+ngx_iap_ledger_give_up(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_ledger_tell(op, NGX_IAP_LEDGER_LATE);
+}
+
+
+void
 ngx_iap_ledger_start(ngx_iap_ledger_op_t *op)
 {
     ngx_queue_remove(&op->queue);
@@ -179,6 +189,9 @@ ngx_iap_ledger_finish(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
 
     } else if (op->kind == NGX_IAP_LEDGER_TAKE) {
         ngx_iap_ledger_return(ledger, (ngx_iap_ledger_take_t *) op);
+
+    } else if (op->kind == NGX_IAP_LEDGER_RESERVE) {
+        ngx_iap_ledger_release(ledger, (ngx_iap_reserve_t *) op);
     }
 
     if (ngx_queue_empty(&ledger->due) && ledger->timer.timer_set) {
@@ -222,6 +235,39 @@ ngx_iap_ledger_return(ngx_iap_ledger_t *ledger, ngx_iap_ledger_take_t *take)
 
         ngx_iap_ledger_submit(ledger, &back->op);
     }
+}
+
+
+/* a unit that nobody waits for any more would be sold when its lease is over */
+
+static void
+ngx_iap_ledger_release(ngx_iap_ledger_t *ledger, ngx_iap_reserve_t *reserve)
+{
+    u_char          *p;
+    ngx_iap_unit_t  *unit;
+
+    if (reserve->op.outcome != NGX_IAP_LEDGER_OK
+        || reserve->answer != NGX_IAP_RESERVED
+        || reserve->dry_run)
+    {
+        return;
+    }
+
+    unit = ngx_iap_ledger_op(NGX_IAP_LEDGER_UNIT, sizeof(ngx_iap_unit_t),
+                             reserve->code.len, ledger->log);
+    if (unit == NULL) {
+        return;
+    }
+
+    p = (u_char *) (unit + 1);
+    ngx_memcpy(p, reserve->code.data, reserve->code.len);
+
+    unit->code.data = p;
+    unit->code.len = reserve->code.len;
+    unit->event = IAP_STOCK_RELEASE;
+    ngx_memcpy(unit->token, reserve->token, IAP_TICKET_LEN);
+
+    ngx_iap_ledger_submit(ledger, &unit->op);
 }
 
 

@@ -20,8 +20,9 @@
  * out after that.  A request that was put too late is verified all the same:
  * twice is harmless, lost is not.  One that was not begun by then is dropped,
  * unless it says what has happened or is to happen (SETTLE, DELIVER, HAND_BACK,
- * RETRY): those are carried out as soon as they can be.  What a late TAKE has
- * leased goes back by itself.
+ * RETRY, UNIT but for RENEW, NOTE): those are carried out as soon as they can
+ * be.  What a late TAKE has leased goes back by itself, and so does what a late
+ * RESERVE has reserved.
  *
  * Moments are UNIX milliseconds by the keeper's own clock: the machine's, or
  * the Redis server's.  Spans are milliseconds.
@@ -83,7 +84,22 @@ typedef enum {
     NGX_IAP_LEDGER_EXPORT,
     NGX_IAP_LEDGER_REMOVE,
 
-    NGX_IAP_LEDGER_HANDOVER
+    NGX_IAP_LEDGER_HANDOVER,
+
+    /* of promo codes, see ngx_iap_stock.h */
+
+    NGX_IAP_LEDGER_RESERVE,
+    NGX_IAP_LEDGER_UNIT,
+    NGX_IAP_LEDGER_EDIT,
+    NGX_IAP_LEDGER_CODE,
+    NGX_IAP_LEDGER_AUDIT,
+    NGX_IAP_LEDGER_CODES,
+
+    /* of the file's journal: what another ledger is to be told of units */
+
+    NGX_IAP_LEDGER_NOTE,
+    NGX_IAP_LEDGER_NOTES,
+    NGX_IAP_LEDGER_NOTES_TOLD
 } ngx_iap_ledger_kind_e;
 
 

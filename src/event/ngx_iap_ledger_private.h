@@ -26,6 +26,11 @@ void ngx_iap_ledger_init(ngx_iap_ledger_t *ledger);
 
 void ngx_iap_ledger_start(ngx_iap_ledger_op_t *op);
 
+/* its maker does not wait any longer, although the ledger's time is not over:
+   it is told that it is late */
+
+void ngx_iap_ledger_give_up(ngx_iap_ledger_op_t *op);
+
 /* op->outcome is what became of it.  From the event loop, never from inside
    submit(). */
 
@@ -60,7 +65,7 @@ ngx_uint_t ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind);
 
 /* whether it says what has happened, or is to happen: nobody says it again */
 
-ngx_uint_t ngx_iap_ledger_must(ngx_iap_ledger_kind_e kind);
+ngx_uint_t ngx_iap_ledger_must(ngx_iap_ledger_op_t *op);
 
 
 #endif /* NGX_IAP_LEDGER_PRIVATE_H */

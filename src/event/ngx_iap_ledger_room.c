@@ -3,6 +3,7 @@
  */
 
 #include "ngx_iap_ledger_private.h"
+#include "ngx_iap_stock.h"
 
 #include <stdlib.h>
 
@@ -88,6 +89,22 @@ ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
         ((ngx_iap_ledger_remove_t *) op)->n = 0;
         break;
 
+    case NGX_IAP_LEDGER_AUDIT:
+        ((ngx_iap_stock_audit_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_CODES:
+        ((ngx_iap_stock_list_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_NOTES:
+        ((ngx_iap_notes_t *) op)->n = 0;
+        break;
+
+    case NGX_IAP_LEDGER_NOTES_TOLD:
+        ((ngx_iap_notes_told_t *) op)->n = 0;
+        break;
+
     default:
         break;
     }
@@ -104,15 +121,30 @@ ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind)
            || kind == NGX_IAP_LEDGER_LIST_ENTRIES
            || kind == NGX_IAP_LEDGER_KNOWN
            || kind == NGX_IAP_LEDGER_EXPORT
-           || kind == NGX_IAP_LEDGER_HANDOVER;
+           || kind == NGX_IAP_LEDGER_HANDOVER
+           || kind == NGX_IAP_LEDGER_CODE
+           || kind == NGX_IAP_LEDGER_AUDIT
+           || kind == NGX_IAP_LEDGER_CODES
+           || kind == NGX_IAP_LEDGER_NOTES;
 }
 
 
 ngx_uint_t
-ngx_iap_ledger_must(ngx_iap_ledger_kind_e kind)
+ngx_iap_ledger_must(ngx_iap_ledger_op_t *op)
 {
-    return kind == NGX_IAP_LEDGER_SETTLE
-           || kind == NGX_IAP_LEDGER_DELIVER
-           || kind == NGX_IAP_LEDGER_HAND_BACK
-           || kind == NGX_IAP_LEDGER_RETRY;
+    switch (op->kind) {
+
+    case NGX_IAP_LEDGER_SETTLE:
+    case NGX_IAP_LEDGER_DELIVER:
+    case NGX_IAP_LEDGER_HAND_BACK:
+    case NGX_IAP_LEDGER_RETRY:
+    case NGX_IAP_LEDGER_NOTE:
+        return 1;
+
+    case NGX_IAP_LEDGER_UNIT:
+        return ((ngx_iap_unit_t *) op)->event != IAP_STOCK_RENEW;
+
+    default:
+        return 0;
+    }
 }

@@ -111,6 +111,7 @@ struct ngx_iap_call_s {
     ngx_queue_t              queue;     /* parked, or to fail */
     ngx_event_t              again;     /* the timer of TRYAGAIN */
     uint64_t                 started;   /* microseconds */
+    ngx_iap_result_e         result;    /* for `done` */
     unsigned                 hops:3;
     unsigned                 eval:1;    /* with the script's text */
     unsigned                 asking:1;
@@ -225,6 +226,17 @@ ngx_iap_redis_t *ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf,
 /* _call */
 
 void ngx_iap_call_send(ngx_iap_redis_t *redis, ngx_iap_call_t *call);
+
+/*
+ * For `done`, where there is no reply: whether the script may have run, or may
+ * still run, for all that is known.
+ */
+
+static ngx_inline ngx_uint_t
+ngx_iap_call_may_run(ngx_iap_call_t *call)
+{
+    return call->peer != NULL && call->result != NGX_IAP_RESULT_ERROR;
+}
 
 /* ends it now, wherever it is, as one that has failed; it is out of
    redis->calls already */

@@ -55,6 +55,11 @@ static const char  ngx_iap_script_drain_text[] =
 #include "iap_lua_queue.h"
 ;
 
+static const char  ngx_iap_script_stock_text[] =
+"#!lua\n"
+#include "iap_lua_stock.h"
+;
+
 
 ngx_iap_script_t  ngx_iap_script_decide = {
     "decide", ngx_iap_script_decide_text,
@@ -93,6 +98,12 @@ ngx_iap_script_t  ngx_iap_script_drain = {
 };
 
 
+ngx_iap_script_t  ngx_iap_script_stock = {
+    "stock", ngx_iap_script_stock_text,
+    sizeof(ngx_iap_script_stock_text) - 1, { 0 }
+};
+
+
 static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_decide,
     &ngx_iap_script_refund,
@@ -100,7 +111,8 @@ static ngx_iap_script_t  *ngx_iap_scripts[] = {
     &ngx_iap_script_ban,
     &ngx_iap_script_bans,
     &ngx_iap_script_queue,
-    &ngx_iap_script_drain
+    &ngx_iap_script_drain,
+    &ngx_iap_script_stock
 };
 
 

@@ -30,6 +30,11 @@ extern ngx_iap_script_t  ngx_iap_script_bans;
 extern ngx_iap_script_t  ngx_iap_script_queue;
 extern ngx_iap_script_t  ngx_iap_script_drain;
 
+/* and of promo codes: not carried out by one that is full or can only be read
+   from, whatever it is asked */
+
+extern ngx_iap_script_t  ngx_iap_script_stock;
+
 
 /* computes the sums, before any other call; may be called again */
 

@@ -16,7 +16,6 @@ static ngx_uint_t ngx_iap_shared_is_files(ngx_iap_ledger_op_t *op);
 static void ngx_iap_shared_call_send(ngx_iap_shared_task_t *task);
 static void ngx_iap_shared_call_args(ngx_iap_call_t *call,
     ngx_iap_args_t *args);
-static void ngx_iap_shared_args_text(ngx_iap_args_t *args, const char *text);
 static void ngx_iap_shared_args_take(ngx_iap_shared_task_t *task,
     ngx_iap_args_t *args);
 static void ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task,
@@ -161,7 +160,7 @@ ngx_iap_shared_call_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 }
 
 
-static void
+void
 ngx_iap_shared_args_text(ngx_iap_args_t *args, const char *text)
 {
     ngx_iap_args_bytes(args, text, ngx_strlen(text));

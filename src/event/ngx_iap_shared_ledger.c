@@ -31,6 +31,10 @@ static void ngx_iap_shared_drop(ngx_iap_shared_t *shared);
 static void ngx_iap_shared_probe_args(ngx_iap_redis_t *redis,
     const u_char *text, size_t len, ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_shared_probe_done(redisReply *reply);
+static void ngx_iap_shared_stock_probe_args(ngx_iap_redis_t *redis,
+    const u_char *text, size_t len, ngx_iap_args_t *args);
+static ngx_uint_t ngx_iap_shared_submit_stock(ngx_iap_shared_t *shared,
+    ngx_iap_ledger_op_t *op);
 
 
 static const ngx_iap_ledger_methods_t  ngx_iap_shared_methods = {
@@ -54,6 +58,15 @@ static const ngx_iap_use_t  ngx_iap_shared_rest = {
     &ngx_iap_script_drain,
     "}",
     ngx_iap_shared_probe_args,
+    ngx_iap_shared_probe_done
+};
+
+static const ngx_iap_use_t  ngx_iap_shared_stock = {
+    "stock: redis",
+    "promo codes are unavailable",
+    &ngx_iap_script_stock,
+    "/}",
+    ngx_iap_shared_stock_probe_args,
     ngx_iap_shared_probe_done
 };
 
@@ -91,6 +104,7 @@ ngx_iap_shared_ledger_create(ngx_iap_redis_conf_t *redis,
 
     shared->conf = *redis;
     shared->conf.link.timeout = ngx_max(file->timeout / 2, 1);
+    shared->decide = redis->link.timeout;
 
     if (ngx_iap_shared_init(shared, queues) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, log, 0,
@@ -121,7 +135,10 @@ ngx_iap_shared_init(ngx_iap_shared_t *shared, ngx_array_t *queues)
     ngx_queue_init(&shared->live);
     ngx_queue_init(&shared->puts_due);
     ngx_queue_init(&shared->ended);
+    ngx_queue_init(&shared->reserves);
 
+    ngx_iap_shared_event(&shared->late, shared, log,
+                         ngx_iap_shared_reserve_late_handler);
     ngx_iap_shared_event(&shared->expire, shared, log,
                          ngx_iap_shared_put_expire_handler);
     ngx_iap_shared_event(&shared->end, shared, log,
@@ -139,10 +156,15 @@ ngx_iap_shared_init(ngx_iap_shared_t *shared, ngx_array_t *queues)
                                             &shared->zone->head->ledger_rest,
                                             &ngx_iap_shared_rest, ":{q:/",
                                             log);
-    shared->queues = ngx_calloc(queues->nelts
+    shared->stock = ngx_iap_redis_create_for(&shared->conf, shared->zone,
+                                             &shared->zone->head->ledger_stock,
+                                             &ngx_iap_shared_stock, ":code:{/",
+                                             log);
+    shared->queues = ngx_calloc(ngx_max(queues->nelts, 1)
                                 * sizeof(ngx_iap_shared_queue_t), log);
 
-    if (shared->puts == NULL || shared->rest == NULL || shared->queues == NULL
+    if (shared->puts == NULL || shared->rest == NULL || shared->stock == NULL
+        || shared->queues == NULL
         || ngx_iap_shared_commands(shared) != NGX_OK)
     {
         return NGX_ERROR;
@@ -176,7 +198,8 @@ ngx_iap_shared_commands(ngx_iap_shared_t *shared)
     look = ngx_min(ms, NGX_IAP_SHARED_LOOK_WAIT);
 
     if (ngx_iap_shared_command(&shared->config, "CONFIG GET appendonly "
-                               "appendfsync maxmemory maxmemory-policy", 0)
+                               "appendfsync no-appendfsync-on-rewrite "
+                               "maxmemory maxmemory-policy", 0)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -288,6 +311,10 @@ ngx_iap_shared_free(ngx_iap_shared_t *shared)
         ngx_iap_redis_destroy(shared->rest);
     }
 
+    if (shared->stock != NULL) {
+        ngx_iap_redis_destroy(shared->stock);
+    }
+
     for (commands = all; *commands != NULL; commands++) {
         if ((*commands)->data != NULL) {
             redisFreeCommand((char *) (*commands)->data);
@@ -313,15 +340,20 @@ ngx_iap_shared_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
     ngx_iap_shared_queue_t    *sq;
     ngx_iap_ledger_session_t  *any;
 
-    /* all operations have the queue's name at the same place */
-
-    any = (ngx_iap_ledger_session_t *) op;
-    sq = ngx_iap_shared_queue(shared, &any->queue);
-
     /* it does not wait here in a way that the ledger could drop it */
 
     ngx_queue_insert_tail(&shared->ended, &op->queue);
     ngx_iap_ledger_start(op);
+
+    if (ngx_iap_shared_submit_stock(shared, op)) {
+        return;
+    }
+
+    /* all others have the queue's name at the same place */
+
+    any = (ngx_iap_ledger_session_t *) op;
+    sq = op->kind <= NGX_IAP_LEDGER_HANDOVER
+         ? ngx_iap_shared_queue(shared, &any->queue) : NULL;
 
     if (sq != NULL) {
 
@@ -352,6 +384,45 @@ ngx_iap_shared_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
 }
 
 
+/* the journal is the file's own */
+
+static ngx_uint_t
+ngx_iap_shared_submit_stock(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
+{
+    switch (op->kind) {
+
+    case NGX_IAP_LEDGER_RESERVE:
+        ngx_iap_shared_reserve(shared, op);
+        return 1;
+
+    case NGX_IAP_LEDGER_UNIT:
+        ngx_iap_shared_unit(shared, op);
+        return 1;
+
+    case NGX_IAP_LEDGER_EDIT:
+    case NGX_IAP_LEDGER_CODE:
+    case NGX_IAP_LEDGER_AUDIT:
+    case NGX_IAP_LEDGER_CODES:
+        ngx_iap_shared_codes(shared, op);
+        return 1;
+
+    default:
+        return 0;
+    }
+}
+
+
+void
+ngx_iap_shared_ledger_stock(ngx_iap_ledger_t *ledger)
+{
+    ngx_iap_shared_t *shared = (ngx_iap_shared_t *) ledger;
+
+    if (ledger->methods == &ngx_iap_shared_methods) {
+        shared->has_stock = 1;
+    }
+}
+
+
 static ngx_iap_shared_queue_t *
 ngx_iap_shared_queue(ngx_iap_shared_t *shared, ngx_str_t *name)
 {
@@ -376,10 +447,23 @@ void *
 ngx_iap_shared_begin(ngx_iap_shared_queue_t *sq, ngx_iap_ledger_op_t *op,
     size_t size)
 {
-    ngx_iap_shared_t       *shared;
     ngx_iap_shared_live_t  *live;
 
-    shared = sq->shared;
+    live = ngx_iap_shared_begin_stock(sq->shared, op, size);
+
+    if (live != NULL) {
+        live->sq = sq;
+    }
+
+    return live;
+}
+
+
+void *
+ngx_iap_shared_begin_stock(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op,
+    size_t size)
+{
+    ngx_iap_shared_live_t  *live;
 
     live = ngx_calloc(size, shared->ledger.log);
 
@@ -390,7 +474,7 @@ ngx_iap_shared_begin(ngx_iap_shared_queue_t *sq, ngx_iap_ledger_op_t *op,
         return NULL;
     }
 
-    live->sq = sq;
+    live->shared = shared;
     live->op = op;
     ngx_queue_insert_tail(&shared->live, &live->live);
 
@@ -405,7 +489,7 @@ ngx_iap_shared_finish(ngx_iap_shared_live_t *live,
     ngx_iap_shared_t     *shared;
     ngx_iap_ledger_op_t  *op;
 
-    shared = live->sq->shared;
+    shared = live->shared;
     op = live->op;
 
     ngx_queue_remove(&live->live);
@@ -422,7 +506,7 @@ ngx_iap_shared_fail(ngx_iap_shared_live_t *live)
     ngx_iap_shared_t     *shared;
     ngx_iap_ledger_op_t  *op;
 
-    shared = live->sq->shared;
+    shared = live->shared;
     op = live->op;
 
     ngx_queue_remove(&live->live);
@@ -487,11 +571,14 @@ ngx_iap_shared_tick_handler(ngx_event_t *ev)
 
         ngx_iap_shared_move_tick(sq);
     }
+
+    ngx_iap_shared_safe_tick(shared);
+    ngx_iap_shared_notes_tick(shared);
 }
 
 
 /* what was not acknowledged is kept in the file, like what waits for that
-   itself */
+   itself, and so is what has become of units */
 
 static void
 ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
@@ -511,6 +598,10 @@ ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
         ngx_del_timer(&shared->expire);
     }
 
+    if (shared->late.timer_set) {
+        ngx_del_timer(&shared->late);
+    }
+
     if (shared->end.posted) {
         ngx_delete_posted_event(&shared->end);
     }
@@ -526,8 +617,10 @@ ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
 
     ngx_iap_redis_destroy(shared->puts);
     ngx_iap_redis_destroy(shared->rest);
+    ngx_iap_redis_destroy(shared->stock);
     shared->puts = NULL;
     shared->rest = NULL;
+    shared->stock = NULL;
 
     ngx_iap_ledger_destroy(shared->file);
 
@@ -535,6 +628,8 @@ ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger)
         (void) ngx_atomic_fetch_add(
                                 &shared->queues[i].queue->shared->spools, 1);
     }
+
+    (void) ngx_atomic_fetch_add(&shared->zone->head->stock.notes, 1);
 
     ngx_iap_shared_drop(shared);
     ngx_iap_shared_free(shared);
@@ -613,6 +708,30 @@ ngx_iap_shared_probe_args(ngx_iap_redis_t *redis, const u_char *text,
 
     ngx_iap_shared_keys(&base, args);
     ngx_iap_args_bytes(args, "probe", sizeof("probe") - 1);
+}
+
+
+/* of a code that can't be one */
+
+static void
+ngx_iap_shared_stock_probe_args(ngx_iap_redis_t *redis, const u_char *text,
+    size_t len, ngx_iap_args_t *args)
+{
+    u_char     *p, buf[256];
+    ngx_str_t   base;
+
+    if (redis->probe_key.len + len > sizeof(buf)) {
+        return;
+    }
+
+    p = ngx_cpymem(buf, redis->probe_key.data, redis->probe_key.len);
+    p = ngx_cpymem(p, text, len);
+
+    base.data = buf;
+    base.len = p - buf;
+
+    ngx_iap_shared_code_names(&base, args);
+    ngx_iap_shared_args_text(args, "probe");
 }
 
 

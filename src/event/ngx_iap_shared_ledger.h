@@ -23,6 +23,13 @@
  * users.  A sorted set of what is due, a list of entries per user and a ring of
  * users do, and the count of leases that a group keeps is a field here.
  *
+ * The stock of promo codes is in Redis alone (lua/stock.lua), over a third
+ * link.  A reservation has the time of a decision; what it may have reserved
+ * without telling is released.  Nothing is reserved while the server that has
+ * the code could lose it: without an append-only file, or with a
+ * "maxmemory-policy" of "allkeys-...".  What has become of a unit, where Redis
+ * can't be told, is noted in the file, and told as soon as it can be.
+ *
  * While the file has entries pending and Redis answers, they are moved, the
  * oldest first, NGX_IAP_LEDGER_BATCH at a time: put into Redis, then marked as
  * moved in the file.  What crashes in between is put once more, and found.  An
@@ -53,6 +60,11 @@ typedef enum {
 ngx_iap_ledger_t *ngx_iap_shared_ledger_create(ngx_iap_redis_conf_t *redis,
     ngx_iap_durability_e durability, ngx_iap_ledger_t *file,
     ngx_array_t *queues, ngx_iap_zone_t *zone, ngx_log_t *log);
+
+/* there are promo codes: whether Redis may have their stock is looked at from
+   now on, and not only when somebody asks for some */
+
+void ngx_iap_shared_ledger_stock(ngx_iap_ledger_t *ledger);
 
 
 #endif /* NGX_IAP_SHARED_LEDGER_H */

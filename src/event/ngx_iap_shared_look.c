@@ -3,7 +3,8 @@
  *
  *     aof      the answer to WAITAOF, behind each put; where the server does
  *              not know it, "appendonly yes" and "appendfsync always", as
- *              CONFIG GET tells behind each put
+ *              CONFIG GET tells behind each put, and that it does so while it
+ *              rewrites the file, too
  *     replica  the answer to WAIT, behind each put
  *     memory   nothing
  *
@@ -43,6 +44,7 @@ typedef struct {
 typedef struct {
     redisReply  *appendonly;            /* NULL: it does not */
     redisReply  *appendfsync;
+    redisReply  *on_rewrite;            /* "no-appendfsync-on-rewrite" */
     redisReply  *maxmemory;
     redisReply  *policy;
 } ngx_iap_shared_config_t;
@@ -271,10 +273,15 @@ ngx_iap_shared_look_config(ngx_iap_shared_look_t *look, redisReply *reply)
         ngx_iap_shared_look_why(look, "\"appendonly\" is \"%s\"",
                                 config.appendonly);
 
-    } else {
+    } else if (!ngx_iap_shared_is(config.appendfsync, "always")) {
         ngx_iap_shared_look_why(look, "it knows no WAITAOF, and "
                                 "\"appendfsync\" is \"%s\"",
                                 config.appendfsync);
+
+    } else {
+        ngx_iap_shared_look_why(look, "it knows no WAITAOF, and "
+                                "\"no-appendfsync-on-rewrite\" is \"%s\"",
+                                config.on_rewrite);
     }
 }
 
@@ -502,6 +509,9 @@ ngx_iap_shared_config(redisReply *reply, ngx_iap_shared_config_t *config)
         } else if (ngx_iap_shared_is(name, "appendfsync")) {
             config->appendfsync = value;
 
+        } else if (ngx_iap_shared_is(name, "no-appendfsync-on-rewrite")) {
+            config->on_rewrite = value;
+
         } else if (ngx_iap_shared_is(name, "maxmemory")) {
             config->maxmemory = value;
 
@@ -519,5 +529,7 @@ ngx_iap_shared_config_durable(ngx_iap_shared_config_t *config)
 {
     return config->appendonly != NULL && config->appendfsync != NULL
            && ngx_iap_shared_is(config->appendonly, "yes")
-           && ngx_iap_shared_is(config->appendfsync, "always");
+           && ngx_iap_shared_is(config->appendfsync, "always")
+           && (config->on_rewrite == NULL
+               || ngx_iap_shared_is(config->on_rewrite, "no"));
 }

@@ -8,6 +8,11 @@
  *   _shared_reply   what is in the answers
  *   _shared_file    the same operations, of the file
  *   _shared_move    from the file to Redis
+ *   _shared_stock   promo codes: reservations, and what becomes of units
+ *   _shared_codes   promo codes: all else, in one call or in many
+ *   _shared_codes_reply  and what they have said
+ *   _shared_safe    whether a server may have stock
+ *   _shared_notes   what has become of units, from the file's journal to Redis
  *
  * An operation of the ledger is started at once and finished once, by whichever
  * part ends it.  What the file is asked is an operation of the file's own.
@@ -23,6 +28,7 @@
 #include "ngx_iap_shared_ledger.h"
 #include "ngx_iap_ledger_private.h"
 #include "ngx_iap_redis_private.h"
+#include "ngx_iap_stock.h"
 
 
 /* in the id of an entry: it is the file's */
@@ -47,6 +53,13 @@
 #define NGX_IAP_SHARED_LOOK_LESS    2000
 #define NGX_IAP_SHARED_MOVE         60000
 
+/* parts of all codes, each of which is known to be on a server that may have
+   stock, or not */
+#define NGX_IAP_SHARED_SAFE         64
+
+/* calls of a step at once */
+#define NGX_IAP_SHARED_CALLS  64
+
 /* ms after the latest failure, in which another machine may still have what
    can't be found here */
 #define NGX_IAP_SHARED_GRACE        30000
@@ -58,6 +71,8 @@ typedef struct ngx_iap_shared_put_s    ngx_iap_shared_put_t;
 typedef struct ngx_iap_shared_group_s  ngx_iap_shared_group_t;
 typedef struct ngx_iap_shared_task_s   ngx_iap_shared_task_t;
 typedef struct ngx_iap_shared_move_s   ngx_iap_shared_move_t;
+typedef struct ngx_iap_shared_teller_s  ngx_iap_shared_teller_t;
+typedef struct ngx_iap_shared_codes_s  ngx_iap_shared_codes_t;
 
 
 typedef enum {
@@ -107,7 +122,8 @@ struct ngx_iap_shared_queue_s {
 
 typedef struct {
     ngx_queue_t              live;      /* of all */
-    ngx_iap_shared_queue_t  *sq;
+    ngx_iap_shared_t        *shared;
+    ngx_iap_shared_queue_t  *sq;        /* NULL: of promo codes */
     ngx_iap_ledger_op_t     *op;        /* the ledger's */
 } ngx_iap_shared_live_t;
 
@@ -133,6 +149,53 @@ struct ngx_iap_shared_task_s {
 };
 
 
+/* RESERVE or UNIT */
+
+typedef struct {
+    ngx_iap_shared_live_t    live;      /* first */
+    ngx_iap_call_t           call;
+    ngx_queue_t              due;       /* RESERVE: in shared->reserves */
+    ngx_msec_t               until;
+    unsigned                 waits:1;   /* it is there */
+    unsigned                 looks:1;   /* the script looks at its server */
+} ngx_iap_shared_unit_t;
+
+
+/* what EDIT, CODE, AUDIT and CODES consist of */
+
+typedef enum {
+    NGX_IAP_STEP_READ = 0,      /* one code, or each of a list */
+    NGX_IAP_STEP_NAMES,
+    NGX_IAP_STEP_ALL,
+    NGX_IAP_STEP_CHECK,
+    NGX_IAP_STEP_NAME,
+    NGX_IAP_STEP_DO,
+    NGX_IAP_STEP_NAME_AGAIN,
+    NGX_IAP_STEP_UNNAME
+} ngx_iap_step_e;
+
+
+typedef struct {
+    ngx_iap_call_t            call;     /* first */
+    ngx_iap_shared_codes_t   *codes;
+    ngx_uint_t                i;        /* of which code */
+} ngx_iap_shared_part_t;
+
+struct ngx_iap_shared_codes_s {
+    ngx_iap_shared_live_t     live;     /* first */
+    ngx_iap_step_e            step;
+    ngx_uint_t                n;        /* codes of this step, */
+    ngx_uint_t                next;     /* the first that was not sent, */
+    ngx_uint_t                waiting;  /* and those that were */
+    ngx_iap_ledger_result_e   result;
+    ngx_str_t                 base;     /* of the names' keys */
+    uint64_t                 *stamps;   /* EDIT: of the names of those that are
+                                           deleted */
+    ngx_str_t                 after;    /* CODES: the latest name */
+    ngx_iap_shared_part_t     parts[NGX_IAP_SHARED_CALLS];
+};
+
+
 struct ngx_iap_shared_s {
     ngx_iap_ledger_t         ledger;    /* first */
     ngx_iap_ledger_t        *file;
@@ -142,6 +205,7 @@ struct ngx_iap_shared_s {
     ngx_iap_redis_t         *puts;      /* WAIT and WAITAOF hold up all that is
                                            behind them */
     ngx_iap_redis_t         *rest;
+    ngx_iap_redis_t         *stock;     /* a drain's calls are no decisions */
 
     ngx_str_t                wait;      /* commands behind a put, */
     ngx_str_t                ask;       /* for a look, */
@@ -158,11 +222,36 @@ struct ngx_iap_shared_s {
 
     ngx_uint_t               nqueues;
     ngx_iap_shared_queue_t  *queues;
+
+    /* promo codes */
+
+    ngx_msec_t               decide;    /* for which a RESERVE is waited for */
+    ngx_queue_t              reserves;  /* in order */
+    ngx_event_t              late;      /* the timer of these */
+
+    ngx_uint_t               closes;    /* of all links, when it was seen */
+    ngx_msec_t               safe[NGX_IAP_SHARED_SAFE];     /* 0: never */
+    ngx_msec_t               looked;    /* without anybody asking */
+    ngx_msec_t               broken_at; /* said of a code, or 0 */
+    unsigned                 has_stock:1;
+    unsigned                 looking:1;
+
+    ngx_iap_shared_teller_t *teller;    /* under way, or NULL */
+    ngx_msec_t               told_at;   /* the latest look into the journal */
 };
 
 
 #define ngx_iap_shared_of(live_q)                                             \
     ngx_queue_data(live_q, ngx_iap_shared_live_t, live)
+
+/* whether the journal may have notes */
+
+static ngx_inline ngx_uint_t
+ngx_iap_shared_noted(ngx_iap_shared_t *shared)
+{
+    return shared->zone->head->stock.told
+           != shared->zone->head->stock.notes + 1;
+}
 
 /* whether the file may have entries of a queue */
 
@@ -179,6 +268,8 @@ ngx_iap_shared_spooled(ngx_iap_shared_queue_t *sq)
    NULL: no memory, and the operation has been ended */
 
 void *ngx_iap_shared_begin(ngx_iap_shared_queue_t *sq,
+    ngx_iap_ledger_op_t *op, size_t size);
+void *ngx_iap_shared_begin_stock(ngx_iap_shared_t *shared,
     ngx_iap_ledger_op_t *op, size_t size);
 
 /* finishes the operation, and frees what was begun for it: not from inside
@@ -252,6 +343,97 @@ ngx_uint_t ngx_iap_shared_is(redisReply *reply, const char *word);
 /* _file: asks the file, and finishes the operation with what both have told */
 
 void ngx_iap_shared_file(ngx_iap_shared_task_t *task);
+
+
+/* _stock: RESERVE, UNIT */
+
+void ngx_iap_shared_reserve(ngx_iap_shared_t *shared,
+    ngx_iap_ledger_op_t *op);
+void ngx_iap_shared_reserve_late_handler(ngx_event_t *ev);
+void ngx_iap_shared_unit(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op);
+
+/* an operation by the words of another: UNIT or NOTE; NULL: no memory */
+
+ngx_iap_unit_t *ngx_iap_shared_unit_make(ngx_iap_shared_t *shared,
+    ngx_iap_ledger_kind_e kind, ngx_str_t *code, const u_char *token,
+    iap_stock_event_e event);
+
+/* the keys of a code, and what follows them in a call about a unit */
+
+void ngx_iap_shared_code_keys(ngx_iap_shared_t *shared, ngx_str_t *code,
+    ngx_iap_args_t *args);
+void ngx_iap_shared_code_names(ngx_str_t *base, ngx_iap_args_t *args);
+uint16_t ngx_iap_shared_code_slot(ngx_iap_shared_t *shared, ngx_str_t *code);
+void ngx_iap_shared_unit_args(const u_char *token, iap_stock_event_e event,
+    ngx_uint_t status, uint64_t lease, const u_char *ticket,
+    ngx_iap_args_t *args);
+void ngx_iap_shared_args_text(ngx_iap_args_t *args, const char *text);
+
+/* NGX_OK: it has told, NGX_DECLINED: "none", NGX_ERROR: it makes no sense */
+
+ngx_int_t ngx_iap_shared_unit_read(redisReply *reply, iap_unit_e *before,
+    iap_unit_e *after);
+
+/* the number that a word is */
+
+ngx_int_t ngx_iap_shared_number(redisReply *word, uint64_t *number);
+
+
+/* _codes: EDIT, CODE, AUDIT, CODES */
+
+void ngx_iap_shared_codes(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op);
+
+/* the code that a call of a step is about, and whether its name is among those
+   that the step is about */
+
+ngx_str_t *ngx_iap_shared_codes_name(ngx_iap_shared_codes_t *codes,
+    ngx_uint_t i);
+ngx_uint_t ngx_iap_shared_codes_named(ngx_iap_shared_codes_t *codes,
+    ngx_uint_t i);
+
+
+/*
+ * _codes_reply: NGX_AGAIN: the same once more; NGX_DECLINED: it has failed, but
+ * the server is well; NGX_ERROR: it makes no sense.
+ */
+
+ngx_int_t ngx_iap_shared_codes_reply(ngx_iap_shared_part_t *part,
+    redisReply *reply);
+
+
+/* _safe */
+
+/* whether the server of a code is known to be one that may have stock */
+
+ngx_uint_t ngx_iap_shared_safe(ngx_iap_shared_t *shared, ngx_str_t *code);
+
+/* what a look has found; `why` is NULL if it may */
+
+void ngx_iap_shared_safe_said(ngx_iap_shared_t *shared, ngx_str_t *code,
+    redisReply *why);
+
+/* whether a reply is "unsafe" and why, which has been said then */
+
+ngx_uint_t ngx_iap_shared_unsafe(ngx_iap_shared_t *shared, ngx_str_t *code,
+    redisReply *reply);
+
+/* whether a reply is "broken" and why: a key of a code is none of its own.
+   The server is well; it is said in the log. */
+
+ngx_uint_t ngx_iap_shared_broken_code(ngx_iap_shared_t *shared,
+    ngx_str_t *code, redisReply *reply);
+
+/* a second has passed */
+
+void ngx_iap_shared_safe_tick(ngx_iap_shared_t *shared);
+
+
+/* _notes */
+
+/* a second has passed; and: something was noted, which may be told at once */
+
+void ngx_iap_shared_notes_tick(ngx_iap_shared_t *shared);
+void ngx_iap_shared_notes_tell(ngx_iap_shared_t *shared);
 
 
 /* _move */

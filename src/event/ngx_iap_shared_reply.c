@@ -43,7 +43,6 @@ static ngx_int_t ngx_iap_shared_entry(redisReply **words,
     ngx_iap_entry_t *entry, u_char **room);
 static void ngx_iap_shared_text(redisReply *word, ngx_str_t *text,
     u_char **room);
-static ngx_int_t ngx_iap_shared_number(redisReply *word, uint64_t *number);
 
 
 ngx_uint_t
@@ -424,7 +423,7 @@ ngx_iap_shared_text(redisReply *word, ngx_str_t *text, u_char **room)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_iap_shared_number(redisReply *word, uint64_t *number)
 {
     off_t  n;

@@ -15,6 +15,7 @@
 #include "ngx_iap_zone.h"
 
 #include "iap_addr.h"
+#include "iap_code_event.h"
 #include "iap_verdict.h"
 
 
@@ -85,6 +86,7 @@ typedef struct {
     ngx_atomic_t          full[NGX_IAP_KIND_COUNT];
     ngx_atomic_t          requests[IAP_VERDICT_COUNT];
     ngx_atomic_t          dry_run_requests[IAP_VERDICT_COUNT];
+    ngx_atomic_t          code[IAP_CODE_EVENT_COUNT];
 
     ngx_iap_slot_layer_t  layers[NGX_IAP_LAYERS_MAX];
 } ngx_iap_slot_t;

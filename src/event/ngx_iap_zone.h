@@ -115,6 +115,25 @@ typedef struct {
 } ngx_iap_zone_ledger_t;
 
 
+/* versions of promo codes, each of many of them; see ngx_iap_gone.h */
+
+#define NGX_IAP_CODE_VERSIONS  64
+
+
+/* and of the stock of promo codes, where a Redis has it; see
+   ngx_iap_shared_private.h */
+
+typedef struct {
+    ngx_atomic_t   notes;           /* raised before and after each note */
+    ngx_atomic_t   told;            /* 1 + what that was when no note was
+                                       found; 0: never */
+    ngx_atomic_t   teller;          /* pid of who tells notes, or 0 */
+    ngx_atomic_t   teller_at;       /* msec of its latest step */
+    ngx_atomic_t   unsafe;          /* said: Redis must not have stock */
+    ngx_atomic_t   unsafe_at;       /* msec of that, or 0 */
+} ngx_iap_zone_stock_t;
+
+
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
@@ -136,17 +155,21 @@ typedef struct {
     ngx_iap_zone_ledger_t  ledger;
 
     /* the same of the shared ledger, which asks over links of its own: what it
-       puts, and all else */
+       puts, all else of queues, and promo codes */
     ngx_iap_zone_store_t   ledger_puts;
     ngx_iap_zone_store_t   ledger_rest;
+    ngx_iap_zone_store_t   ledger_stock;
+    ngx_iap_zone_stock_t   stock;
 
+    ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
 } ngx_iap_zone_head_t;
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 888, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_stock_t) == 48, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 1632, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -8,6 +8,7 @@
  *   _redis     iap_guard_redis
  *   _breaker   and others: see ngx_http_iap_guard_breaker.h
  *   _queue     and others: see ngx_http_iap_guard_queue.h
+ *   _code      and others: see ngx_http_iap_guard_code.h
  *   _body      and _json: see ngx_http_iap_guard_body.h
  *   _layer     the directives that describe layers; _param, their parameters
  *   _early     warns of a "return" that answers before a guard could
@@ -56,6 +57,7 @@ typedef enum {
     NGX_HTTP_IAP_GUARD_USER,
     NGX_HTTP_IAP_GUARD_DEVICE,
     NGX_HTTP_IAP_GUARD_BUCKET,
+    NGX_HTTP_IAP_GUARD_CODE,
     NGX_HTTP_IAP_GUARD_GLOBAL
 } ngx_http_iap_guard_kind_e;
 
@@ -82,6 +84,9 @@ typedef struct {
     ngx_str_t   file;
     ngx_uint_t  line;
 } ngx_http_iap_guard_place_t;
+
+
+typedef struct ngx_http_iap_guard_code_s  ngx_http_iap_guard_code_t;
 
 
 /*
@@ -114,6 +119,8 @@ typedef struct {
     ngx_http_complex_value_t       *address;    /* NULL: the client's */
     iap_ticks_t                     span;       /* segment: the window */
     iap_ticks_t                     ban;        /* 0: none */
+
+    ngx_http_iap_guard_code_t      *code;       /* code: the rest of it */
 
     iap_hash_t                      secret;     /* hashes this layer's keys */
     ngx_str_t                       key_name;   /* in the store, up to the
@@ -185,6 +192,8 @@ typedef struct ngx_http_iap_guard_ledger_s  ngx_http_iap_guard_ledger_t;
 
 typedef struct ngx_http_iap_guard_trip_s  ngx_http_iap_guard_trip_t;
 
+typedef struct ngx_http_iap_guard_unit_s  ngx_http_iap_guard_unit_t;
+
 
 typedef struct {
     ngx_iap_zone_t                 *zone;       /* NULL: not configured */
@@ -199,6 +208,8 @@ typedef struct {
                                                        * */
     ngx_array_t                     queues;     /* ngx_http_..._queue_t * */
     ngx_http_iap_guard_ledger_t    *ledger;     /* NULL: not configured */
+    unsigned                        codes:1;    /* some guard has a promo
+                                                   code's layer */
     ngx_array_t                     queue_keys; /* iap_seal_key_t */
     ngx_array_t                     json;       /* iap_view_t: a path for each
                                                    variable */
@@ -209,6 +220,10 @@ typedef struct {
     /* this worker's own; see _store */
     ngx_iap_redis_t                *redis;      /* NULL: none, or not yet */
     ngx_iap_ban_log_t              *ban_log;
+    ngx_queue_t                     attempts;   /* see _attempts */
+    ngx_queue_t                     gates;      /* see _gate */
+    ngx_rbtree_t                    gate_tree;
+    ngx_rbtree_node_t               gate_sentinel;
     ngx_http_iap_guard_trip_t      *trips;      /* that are free */
     ngx_uint_t                      ntrips;
 } ngx_http_iap_guard_main_conf_t;
@@ -230,6 +245,8 @@ typedef struct {
     ngx_http_iap_guard_t           *guard;      /* NULL: none */
     ngx_http_iap_guard_layer_t    **checks;
     ngx_uint_t                      nchecks;
+    ngx_http_iap_guard_layer_t     *code;       /* not one of them; NULL:
+                                                   none */
     unsigned                        exempts:1;  /* some segment has exempt= */
 
     ngx_http_iap_guard_breaker_t   *breaker;    /* NULL: none */
@@ -258,6 +275,14 @@ typedef enum {
 } ngx_http_iap_guard_store_e;
 
 
+/* what a request had called before something: what comes after is later */
+
+typedef struct {
+    ngx_http_upstream_t            *former;     /* r->upstream then */
+    ngx_uint_t                      states;     /* of r->upstream_states */
+} ngx_http_iap_guard_since_t;
+
+
 /* a request's call of its upstream, under a breaker; zero-filled is none */
 
 typedef struct {
@@ -268,8 +293,7 @@ typedef struct {
     ngx_http_request_t             *request;
     ngx_msec_t                      begun;      /* when admitted, or later,
                                                    see _breaker's timer */
-    ngx_http_upstream_t            *former;     /* r->upstream then */
-    ngx_uint_t                      states;     /* of r->upstream_states then */
+    ngx_http_iap_guard_since_t      since;      /* it was admitted */
     void                          (*finalize)(ngx_http_request_t *r,
                                               ngx_int_t rc);
                                                 /* r->upstream's own */
@@ -289,6 +313,15 @@ typedef struct {
 } ngx_http_iap_guard_upstream_call_t;
 
 
+/* copies of an answer's body that is held back; see _held */
+
+typedef struct {
+    ngx_chain_t                    *chain;
+    ngx_chain_t                   **last;       /* if there is one */
+    size_t                          size;
+} ngx_http_iap_guard_held_t;
+
+
 /* what becomes of a call that has a fallback; see _fallback */
 
 typedef enum {
@@ -303,12 +336,13 @@ typedef struct {
     ngx_http_iap_guard_queue_t     *queue;      /* NULL: there is no fallback,
                                                    or no more */
     ngx_http_iap_guard_fallback_e   state;
-    ngx_chain_t                    *held;       /* copies of the body */
-    ngx_chain_t                   **last;
-    size_t                          size;       /* of it */
+    ngx_http_iap_guard_held_t       held;
     ngx_uint_t                      http_version;   /* the request's, and */
     unsigned                        keepalive:1;    /* r->keepalive, before
                                                        the call */
+    unsigned                        let_go:1;       /* the call's answer is
+                                                       sent; the call itself
+                                                       may have ended before */
 } ngx_http_iap_guard_fallback_t;
 
 
@@ -351,6 +385,8 @@ typedef struct {
     ngx_http_iap_guard_store_e      store;
     ngx_http_iap_guard_trip_t      *trip;       /* see _store; NULL: the store
                                                    has not been asked */
+    ngx_http_iap_guard_unit_t      *unit;       /* of a promo code; NULL: none,
+                                                   or not yet */
     ngx_http_iap_guard_upstream_call_t  call;
     ngx_http_iap_guard_fallback_t   fallback;   /* of the call */
     ngx_http_iap_guard_body_t       body;
@@ -453,6 +489,19 @@ char *ngx_http_iap_guard_layer_segment(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
+/* a layer of this kind, at the directive that is being read; and entering it
+   on its level.  NULL, NGX_CONF_ERROR after logging, or what is wrong. */
+
+ngx_http_iap_guard_layer_t *ngx_http_iap_guard_layer_new(ngx_conf_t *cf,
+    ngx_http_iap_guard_kind_e kind, const char *name);
+char *ngx_http_iap_guard_layer_add(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_layer_t *layer);
+
+/* _code_conf */
+
+char *ngx_http_iap_guard_code_conf(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 /* whether two directives mean the same layer, and the same of it */
 
 ngx_uint_t ngx_http_iap_guard_layer_is(ngx_http_iap_guard_layer_t *a,
@@ -513,6 +562,15 @@ void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
 /* data: the main configuration; also with nothing open */
 
 void ngx_http_iap_guard_close_store(void *data);
+
+/* _gate: before the first request, and after the last one */
+
+void ngx_http_iap_guard_gates_init(ngx_http_iap_guard_main_conf_t *imcf);
+void ngx_http_iap_guard_gates_drop(ngx_http_iap_guard_main_conf_t *imcf);
+
+/* _attempts: those that the store has not told of; before it closes */
+
+void ngx_http_iap_guard_attempts_drop(ngx_http_iap_guard_main_conf_t *imcf);
 
 /* _wait: a request that waits for something else than its client.  Between
    the two it notices a client that leaves.  NGX_ERROR: it can't wait, or go
@@ -633,9 +691,21 @@ ngx_int_t ngx_http_iap_guard_send_accepted(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_queue_t *queue,
     u_char *ticket);
 
-/* the filters behind this module's own, for what was held */
+/* this user has had a unit of this code: the status that was answered then, and
+   JSON; as ngx_http_iap_guard_end() */
 
-ngx_int_t ngx_http_iap_guard_next_header(ngx_http_request_t *r);
+ngx_int_t ngx_http_iap_guard_redeemed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status);
+
+/* what was held goes on: behind the fallback, and behind all that may hold
+   it */
+
+ngx_int_t ngx_http_iap_guard_pass_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+ngx_int_t ngx_http_iap_guard_pass_body(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in);
+ngx_int_t ngx_http_iap_guard_send_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 ngx_int_t ngx_http_iap_guard_next_body(ngx_http_request_t *r,
     ngx_chain_t *in);
 

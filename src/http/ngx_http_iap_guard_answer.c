@@ -7,7 +7,7 @@
  * error_page may lead to a proxied answer, whose own Retry-After is kept.
  */
 
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 /* bytes of a header field's value: of RateLimit-Policy, and of Location */
@@ -136,6 +136,42 @@ ngx_http_iap_guard_send_unavailable(ngx_http_request_t *r,
 }
 
 
+ngx_int_t
+ngx_http_iap_guard_redeemed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t status)
+{
+    ngx_str_t                 type = ngx_string("application/json");
+    ngx_http_complex_value_t  body;
+
+    ctx->decided = 1;
+
+    (void) ngx_atomic_fetch_add(&ctx->guard->slot->requests[ctx->verdict], 1);
+
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
+    ngx_str_set(&body.value, "{\"status\":\"redeemed\"}\n");
+
+    r->err_status = 0;
+    r->expect_tested = 1;
+
+    if (status < NGX_HTTP_OK
+        || (status >= NGX_HTTP_SPECIAL_RESPONSE
+            && status < NGX_HTTP_BAD_REQUEST))
+    {
+        /* none is known; or a redirect, and where to is not remembered: nginx
+           would take the text for that */
+
+        status = NGX_HTTP_OK;
+    }
+
+    /* NGX_OK would grant access, and the request is answered anyway */
+
+    ngx_http_finalize_request(r, ngx_http_send_response(r, status, &type,
+                                                        &body));
+
+    return NGX_DONE;
+}
+
+
 /* what a breaker, or what stands behind it, does to a request that the guard
    has let by */
 
@@ -160,6 +196,10 @@ ngx_http_iap_guard_note_breaker(ngx_http_iap_guard_ctx_t *ctx,
 
     if (ctx->guard == NULL) {
         return;
+    }
+
+    if (ctx->refused && ctx->unit != NULL) {
+        ctx->unit->failed = 1;
     }
 
     if (ctx->refused) {
@@ -339,6 +379,12 @@ ngx_http_iap_guard_answer_kind(iap_verdict_e verdict)
     case IAP_VERDICT_UNAVAILABLE:
         return NGX_HTTP_IAP_GUARD_ANSWER_UNAVAILABLE;
 
+    case IAP_VERDICT_CODE_UNAVAILABLE:
+        return NGX_HTTP_IAP_GUARD_ANSWER_CODE_UNAVAILABLE;
+
+    case IAP_VERDICT_DUPLICATE:
+        return NGX_HTTP_IAP_GUARD_ANSWER_IN_PROGRESS;
+
     case IAP_VERDICT_ERROR:
         return NGX_HTTP_IAP_GUARD_ANSWER_BAD_REQUEST;
 
@@ -495,13 +541,6 @@ ngx_http_iap_guard_filter_init(ngx_conf_t *cf)
 
 
 ngx_int_t
-ngx_http_iap_guard_next_header(ngx_http_request_t *r)
-{
-    return ngx_http_next_header_filter(r);
-}
-
-
-ngx_int_t
 ngx_http_iap_guard_next_body(ngx_http_request_t *r, ngx_chain_t *in)
 {
     return ngx_http_next_body_filter(r, in);
@@ -525,12 +564,31 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 
         rc = ngx_http_iap_guard_fallback_header(r, ctx);
 
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
+        return rc == NGX_DECLINED ? ngx_http_iap_guard_pass_header(r, ctx)
+                                  : rc;
     }
 
-    if (ctx == NULL || !ctx->refused || ctx->retry_after == 0) {
+    return ngx_http_next_header_filter(r);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_pass_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_iap_guard_settle_header(r, ctx);
+
+    return rc == NGX_DECLINED ? ngx_http_iap_guard_send_header(r, ctx) : rc;
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_send_header(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (!ctx->refused || ctx->retry_after == 0) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -591,6 +649,24 @@ ngx_http_iap_guard_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     if (ctx->fallback.queue != NULL) {
         rc = ngx_http_iap_guard_fallback_body(r, ctx, in);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+    }
+
+    return ngx_http_iap_guard_pass_body(r, ctx, in);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_pass_body(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_int_t  rc;
+
+    if (ctx->unit != NULL) {
+        rc = ngx_http_iap_guard_settle_body(r, ctx, in);
 
         if (rc != NGX_DECLINED) {
             return rc;

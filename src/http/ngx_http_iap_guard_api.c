@@ -7,11 +7,13 @@
 #include <openssl/crypto.h>
 
 
-/* a path, or with `named` a path and "/NAME"; one row a method */
+/* a path, or with `named` a path and "/NAME"; one row a method.  Bodies are
+   JSON objects or, with `lines`, whatever the call makes of them. */
 
 typedef struct {
     ngx_str_t                   path;
     unsigned                    named:1;
+    unsigned                    lines:1;
     ngx_uint_t                  method;
     ngx_http_iap_guard_call_pt  handler;
 } ngx_http_iap_guard_route_t;
@@ -32,37 +34,56 @@ static ngx_uint_t ngx_http_iap_guard_api_token(ngx_http_request_t *r,
     ngx_str_t *token);
 static void ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_iap_guard_api_change(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_api_object(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+static size_t ngx_http_iap_guard_api_body_max(
+    ngx_http_iap_guard_route_t *route);
+static ngx_int_t ngx_http_iap_guard_api_too_large(ngx_http_request_t *r,
+    size_t max);
 static ngx_int_t ngx_http_iap_guard_api_index(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 
 
 static ngx_http_iap_guard_route_t  ngx_http_iap_guard_routes[] = {
 
-    { ngx_string(""), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_index },
-    { ngx_string("status"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_status },
-    { ngx_string("metrics"), 0, NGX_HTTP_GET,
+    { ngx_string(""), 0, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_index },
+    { ngx_string("status"), 0, 0, NGX_HTTP_GET,
+      ngx_http_iap_guard_api_status },
+    { ngx_string("metrics"), 0, 0, NGX_HTTP_GET,
       ngx_http_iap_guard_api_metrics },
-    { ngx_string("guards"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_guards },
-    { ngx_string("guards"), 1, NGX_HTTP_GET, ngx_http_iap_guard_api_guard },
-    { ngx_string("guards"), 1, NGX_HTTP_PUT,
+    { ngx_string("guards"), 0, 0, NGX_HTTP_GET,
+      ngx_http_iap_guard_api_guards },
+    { ngx_string("guards"), 1, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_guard },
+    { ngx_string("guards"), 1, 0, NGX_HTTP_PUT,
       ngx_http_iap_guard_api_guard_put },
-    { ngx_string("breakers"), 0, NGX_HTTP_GET,
+    { ngx_string("breakers"), 0, 0, NGX_HTTP_GET,
       ngx_http_iap_guard_api_breakers },
-    { ngx_string("breakers"), 1, NGX_HTTP_GET,
+    { ngx_string("breakers"), 1, 0, NGX_HTTP_GET,
       ngx_http_iap_guard_api_breaker },
-    { ngx_string("breakers"), 1, NGX_HTTP_PUT,
+    { ngx_string("breakers"), 1, 0, NGX_HTTP_PUT,
       ngx_http_iap_guard_api_breaker_put },
-    { ngx_string("bans"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_bans },
-    { ngx_string("bans"), 0, NGX_HTTP_POST,
+    { ngx_string("bans"), 0, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_bans },
+    { ngx_string("bans"), 0, 0, NGX_HTTP_POST,
       ngx_http_iap_guard_api_bans_post },
-    { ngx_string("bans"), 0, NGX_HTTP_DELETE,
+    { ngx_string("bans"), 0, 0, NGX_HTTP_DELETE,
       ngx_http_iap_guard_api_bans_delete },
-    { ngx_string("queues"), 0, NGX_HTTP_GET, ngx_http_iap_guard_api_queues },
-    { ngx_string("queues"), 1, NGX_HTTP_GET, ngx_http_iap_guard_api_queue },
-    { ngx_string("queues"), 1, NGX_HTTP_POST,
+    { ngx_string("queues"), 0, 0, NGX_HTTP_GET,
+      ngx_http_iap_guard_api_queues },
+    { ngx_string("queues"), 1, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_queue },
+    { ngx_string("queues"), 1, 0, NGX_HTTP_POST,
       ngx_http_iap_guard_api_queue_post },
+    { ngx_string("codes"), 0, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_codes },
+    { ngx_string("codes"), 0, 1, NGX_HTTP_POST,
+      ngx_http_iap_guard_api_codes_post },
+    { ngx_string("codes"), 1, 0, NGX_HTTP_GET, ngx_http_iap_guard_api_code },
+    { ngx_string("codes"), 1, 0, NGX_HTTP_PUT,
+      ngx_http_iap_guard_api_code_put },
+    { ngx_string("codes"), 1, 0, NGX_HTTP_PATCH,
+      ngx_http_iap_guard_api_code_patch },
+    { ngx_string("codes"), 1, 0, NGX_HTTP_DELETE,
+      ngx_http_iap_guard_api_code_delete },
 
-    { ngx_null_string, 0, 0, NULL }
+    { ngx_null_string, 0, 0, 0, NULL }
 };
 
 
@@ -194,6 +215,7 @@ ngx_http_iap_guard_api_token_file(ngx_conf_t *cf,
 ngx_int_t
 ngx_http_iap_guard_api_handler(ngx_http_request_t *r)
 {
+    size_t                          max;
     ngx_int_t                       rc;
     ngx_str_t                       path;
     ngx_uint_t                      method;
@@ -225,12 +247,10 @@ ngx_http_iap_guard_api_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    if (r->headers_in.content_length_n > NGX_HTTP_IAP_GUARD_API_BODY_MAX) {
-        return ngx_http_iap_guard_api_error(r,
-                                            NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
-                                            "too_large",
-                                            "a body has %d bytes at most",
-                                            NGX_HTTP_IAP_GUARD_API_BODY_MAX);
+    max = ngx_http_iap_guard_api_body_max(route);
+
+    if (r->headers_in.content_length_n > (off_t) max) {
+        return ngx_http_iap_guard_api_too_large(r, max);
     }
 
     rc = ngx_http_read_client_request_body(r,
@@ -448,9 +468,9 @@ ngx_http_iap_guard_api_body_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_iap_guard_api_change(ngx_http_request_t *r)
 {
+    size_t                       max;
     ngx_int_t                    rc;
-    ngx_str_t                    path, body;
-    json_error_t                 error;
+    ngx_str_t                    path;
     ngx_http_iap_guard_call_t    call;
     ngx_http_iap_guard_route_t  *route;
 
@@ -462,38 +482,22 @@ ngx_http_iap_guard_api_change(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_iap_guard_api_read_body(r, &body);
+    max = ngx_http_iap_guard_api_body_max(route);
+    rc = ngx_http_iap_guard_api_read_body(r, max, &call.text);
 
     if (rc == NGX_DECLINED) {
-        return ngx_http_iap_guard_api_error(r,
-                                            NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
-                                            "too_large",
-                                            "a body has %d bytes at most",
-                                            NGX_HTTP_IAP_GUARD_API_BODY_MAX);
+        return ngx_http_iap_guard_api_too_large(r, max);
     }
 
     if (rc != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (body.len != 0) {
-        call.body = json_loadb((char *) body.data, body.len,
-                               JSON_REJECT_DUPLICATES, &error);
+    if (!route->lines && call.text.len != 0) {
+        rc = ngx_http_iap_guard_api_object(r, &call);
 
-        if (call.body == NULL) {
-            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
-                                                "bad_request",
-                                                "the body is not JSON: %s",
-                                                error.text);
-        }
-
-        if (!json_is_object(call.body)) {
-            json_decref(call.body);
-
-            return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
-                                                "bad_request",
-                                                "the body is not a JSON "
-                                                "object");
+        if (rc != NGX_DECLINED) {
+            return rc;
         }
     }
 
@@ -502,6 +506,53 @@ ngx_http_iap_guard_api_change(ngx_http_request_t *r)
     json_decref(call.body);
 
     return rc;
+}
+
+
+/* NGX_DECLINED: it is one; else the refusal has been sent */
+
+static ngx_int_t
+ngx_http_iap_guard_api_object(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call)
+{
+    json_error_t  error;
+
+    call->body = json_loadb((char *) call->text.data, call->text.len,
+                            JSON_REJECT_DUPLICATES, &error);
+
+    if (call->body == NULL) {
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                                            "bad_request",
+                                            "the body is not JSON: %s",
+                                            error.text);
+    }
+
+    if (!json_is_object(call->body)) {
+        json_decref(call->body);
+
+        return ngx_http_iap_guard_api_error(r, NGX_HTTP_BAD_REQUEST,
+                                            "bad_request",
+                                            "the body is not a JSON object");
+    }
+
+    return NGX_DECLINED;
+}
+
+
+static size_t
+ngx_http_iap_guard_api_body_max(ngx_http_iap_guard_route_t *route)
+{
+    return route->lines ? NGX_HTTP_IAP_GUARD_API_LINES_MAX
+                        : NGX_HTTP_IAP_GUARD_API_BODY_MAX;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_api_too_large(ngx_http_request_t *r, size_t max)
+{
+    return ngx_http_iap_guard_api_error(r, NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
+                                        "too_large",
+                                        "a body has %uz bytes at most", max);
 }
 
 

@@ -9,6 +9,8 @@
  * _api_bans     bans, listed and made
  * _api_lift     bans, lifted
  * _api_queues   queues
+ * _api_codes    promo codes: shown, audited and changed
+ * _api_upload   many of them at once
  *
  * A call makes its answer from copies, never under the zone's lock, and
  * returns through ngx_http_iap_guard_api_json() or _text().
@@ -31,10 +33,16 @@
 #define NGX_HTTP_IAP_GUARD_API_BODY_MAX  65536
 #define NGX_HTTP_IAP_GUARD_API_LIST_MAX  10000
 
+/* 10,000 lines of the longest codes, and nginx's own limit unless it is told
+   otherwise */
+#define NGX_HTTP_IAP_GUARD_API_LINES_MAX 1048576
+
 
 typedef struct {
     ngx_str_t  name;        /* behind the call's path: guards/NAME */
-    json_t    *body;        /* an object, or NULL without a body */
+    ngx_str_t  text;        /* the body as it came */
+    json_t    *body;        /* an object; NULL: there is none, or it is of a
+                               call that takes lines */
 } ngx_http_iap_guard_call_t;
 
 
@@ -47,10 +55,10 @@ typedef ngx_int_t (*ngx_http_iap_guard_call_pt)(ngx_http_request_t *r,
 
 /*
  * The whole body in one piece, from memory or from its file.  NGX_DECLINED: it
- * is longer than NGX_HTTP_IAP_GUARD_API_BODY_MAX; NGX_ERROR: it can't be read.
+ * is longer than max; NGX_ERROR: it can't be read.
  */
 
-ngx_int_t ngx_http_iap_guard_api_read_body(ngx_http_request_t *r,
+ngx_int_t ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, size_t max,
     ngx_str_t *body);
 
 /* adds a header field to the answer; the value is not copied; NULL: no
@@ -162,6 +170,19 @@ ngx_int_t ngx_http_iap_guard_api_queues(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_api_queue(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 ngx_int_t ngx_http_iap_guard_api_queue_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+
+ngx_int_t ngx_http_iap_guard_api_codes(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_codes_post(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_code(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_code_put(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_code_patch(ngx_http_request_t *r,
+    ngx_http_iap_guard_call_t *call);
+ngx_int_t ngx_http_iap_guard_api_code_delete(ngx_http_request_t *r,
     ngx_http_iap_guard_call_t *call);
 
 /* a list of bans for `status`; at most max of them */

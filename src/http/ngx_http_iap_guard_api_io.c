@@ -10,7 +10,8 @@ static ngx_int_t ngx_http_iap_guard_api_send(ngx_http_request_t *r,
 
 
 ngx_int_t
-ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, ngx_str_t *body)
+ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, size_t max,
+    ngx_str_t *body)
 {
     off_t         len;
     u_char       *p;
@@ -31,7 +32,7 @@ ngx_http_iap_guard_api_read_body(ngx_http_request_t *r, ngx_str_t *body)
         len += ngx_buf_size(cl->buf);
     }
 
-    if (len > NGX_HTTP_IAP_GUARD_API_BODY_MAX) {
+    if (len > (off_t) max) {
         return NGX_DECLINED;
     }
 

@@ -37,6 +37,7 @@ static json_t *ngx_http_iap_guard_guard_json(
     ngx_uint_t i);
 static json_t *ngx_http_iap_guard_layers_json(ngx_iap_slot_t *slot,
     ngx_uint_t dry_run);
+static json_t *ngx_http_iap_guard_code_json(ngx_iap_slot_t *slot);
 static json_t *ngx_http_iap_guard_zone_json(
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_snapshot_t *snap);
 static json_t *ngx_http_iap_guard_guards_json(
@@ -49,6 +50,8 @@ static void ngx_http_iap_guard_write_requests(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_write_layers(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap, iap_metric_e metric);
+static void ngx_http_iap_guard_write_codes(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_write_zone(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_view(iap_view_t *view, const char *text);
@@ -56,6 +59,13 @@ static void ngx_http_iap_guard_view(iap_view_t *view, const char *text);
 
 static const char  *ngx_http_iap_guard_mode_names[] = {
     "", "on", "dry_run", "off"
+};
+
+
+static const char  *ngx_http_iap_guard_code_events[] = {
+#define NGX_HTTP_IAP_GUARD_CODE_EVENT(id, name)  name,
+    IAP_CODE_EVENTS(NGX_HTTP_IAP_GUARD_CODE_EVENT)
+#undef NGX_HTTP_IAP_GUARD_CODE_EVENT
 };
 
 
@@ -323,7 +333,8 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                                    json_integer((json_int_t) slot->full[k]));
     }
 
-    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I}",
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o*, s:o, s:I, s:I, s:I, "
+                     "s:I}",
                      "guard",
                      ngx_http_iap_guard_api_string(slot->name, slot->name_len),
                      "mode", ngx_http_iap_guard_mode_names[
@@ -334,6 +345,8 @@ ngx_http_iap_guard_guard_json(ngx_http_iap_guard_main_conf_t *imcf,
                      "rejections", ngx_http_iap_guard_layers_json(slot, 0),
                      "dry_run_rejections",
                      ngx_http_iap_guard_layers_json(slot, 1),
+                     "code", imcf->codes ? ngx_http_iap_guard_code_json(slot)
+                                         : NULL,
                      "zone_full", full,
                      "fallbacks", (json_int_t) slot->fallbacks,
                      "deny_cache_hits", (json_int_t) slot->denied,
@@ -359,6 +372,23 @@ ngx_http_iap_guard_layers_json(ngx_iap_slot_t *slot, ngx_uint_t dry_run)
                                     json_integer((json_int_t)
                                            (dry_run ? layer->dry_run_rejections
                                                     : layer->rejections)));
+    }
+
+    return json;
+}
+
+
+static json_t *
+ngx_http_iap_guard_code_json(ngx_iap_slot_t *slot)
+{
+    json_t      *json;
+    ngx_uint_t   i;
+
+    json = json_object();
+
+    for (i = 0; i < IAP_CODE_EVENT_COUNT; i++) {
+        (void) json_object_set_new(json, ngx_http_iap_guard_code_events[i],
+                                   json_integer((json_int_t) slot->code[i]));
     }
 
     return json;
@@ -454,6 +484,10 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
     if (snap->imcf->queues.nelts != 0) {
         ngx_http_iap_guard_api_queue_metrics(out, snap->imcf, snap->queues,
                                              &snap->ledger);
+    }
+
+    if (snap->imcf->codes) {
+        ngx_http_iap_guard_write_codes(out, snap);
     }
 
     ngx_http_iap_guard_write_zone(out, snap);
@@ -557,6 +591,29 @@ ngx_http_iap_guard_write_layers(iap_text_t *out,
             iap_metric_sample(out, metric, labels,
                               metric == IAP_METRIC_REJECTIONS
                               ? layer->rejections : layer->dry_run_rejections);
+        }
+    }
+}
+
+
+static void
+ngx_http_iap_guard_write_codes(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap)
+{
+    ngx_uint_t  i, k;
+    iap_view_t  labels[2];
+
+    iap_metric_begin(out, IAP_METRIC_CODE);
+
+    for (i = 0; i < snap->n; i++) {
+        labels[0].data = snap->slots[i].name;
+        labels[0].len = snap->slots[i].name_len;
+
+        for (k = 0; k < IAP_CODE_EVENT_COUNT; k++) {
+            ngx_http_iap_guard_view(&labels[1],
+                                    ngx_http_iap_guard_code_events[k]);
+            iap_metric_sample(out, IAP_METRIC_CODE, labels,
+                              snap->slots[i].code[k]);
         }
     }
 }

@@ -10,8 +10,6 @@ static ngx_int_t ngx_http_iap_guard_body_known(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t whole);
 static void ngx_http_iap_guard_body_want(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
-static void ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_body_handler(ngx_http_request_t *r);
 static iap_field_result_e ngx_http_iap_guard_body_outlook(
     ngx_http_request_t *r, iap_format_e *format, ngx_uint_t *guess);
@@ -193,14 +191,16 @@ ngx_http_iap_guard_body_want(ngx_http_request_t *r,
 }
 
 
-/* values that variables got since the body was first wanted */
-
-static void
-ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
-    ngx_http_iap_guard_ctx_t *ctx)
+ngx_uint_t
+ngx_http_iap_guard_body_wanted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t before)
 {
     ngx_uint_t                  i;
     ngx_http_core_main_conf_t  *cmcf;
+
+    if (ctx->body.wanted == before) {
+        return 0;
+    }
 
     cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
 
@@ -211,6 +211,8 @@ ngx_http_iap_guard_body_forget(ngx_http_request_t *r,
             r->variables[i].not_found = 0;
         }
     }
+
+    return 1;
 }
 
 
@@ -223,7 +225,7 @@ ngx_http_iap_guard_body_read(ngx_http_request_t *r,
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "iap_guard reads the request's body");
 
-    ngx_http_iap_guard_body_forget(r, ctx);
+    (void) ngx_http_iap_guard_body_wanted(r, ctx, 0);
 
     ctx->body.reading = 1;
 
@@ -384,7 +386,7 @@ ngx_http_iap_guard_body_find(ngx_http_request_t *r, iap_format_e format,
         result = IAP_FIELD_MISSING;
 
     } else if (length > (off_t) imcf->json_limit) {
-        /* in chunks, or HTTP/2 without a length */
+        /* what was read counts, whatever nginx has put down as its length */
         result = IAP_FIELD_TOO_LARGE;
 
     } else {

@@ -20,9 +20,10 @@
  *         where its length or type tell all, or another module has read it
  *
  * nginx keeps the value that a map had, once it was asked.  What got a value
- * between the first wish for the body and its reading loses it again: it was
- * made without the body.  All that happens in one call of the decision, so
- * that nothing but values which were computed then is lost.
+ * since the body was first wanted loses it again, before the next layer asks
+ * and before the body is read: it may have been made without the body, and the
+ * next layer must find that out, too.  All that happens in one call of the
+ * decision, so that nothing but values which were computed then is lost.
  */
 
 #ifndef NGX_HTTP_IAP_GUARD_BODY_H
@@ -55,12 +56,19 @@ ngx_int_t ngx_http_iap_guard_body_value(ngx_http_request_t *r, ngx_uint_t i,
     ngx_str_t *value);
 
 /*
- * Whoever decides asks its variables between these two.  wanted: some value
- * asked for since _begin depends on a body that is not read.
+ * Whoever decides asks its variables between these two.  ctx->body.wanted is
+ * then how often a value was asked for that depends on a body which is not
+ * read.
  */
 
 void ngx_http_iap_guard_body_begin(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_body_end(ngx_http_iap_guard_ctx_t *ctx);
+
+/* whether that has become more since it was `before`.  Who asks afterwards is
+   told anew. */
+
+ngx_uint_t ngx_http_iap_guard_body_wanted(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_uint_t before);
 
 /*
  * Has the body read, for the phase handler that is to return what this

@@ -10,7 +10,7 @@
  * What an answer proved is in _outcome, which gives the permit back.
  */
 
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 static ngx_int_t ngx_http_iap_guard_breaker_read(ngx_http_request_t *r);
@@ -90,6 +90,7 @@ ngx_http_iap_guard_breaker_handler(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
 {
+    ngx_int_t                  rc;
     ngx_http_iap_guard_ctx_t  *ctx;
 
     if (r != r->main || !r->internal) {
@@ -104,7 +105,13 @@ ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
 
     ngx_http_iap_guard_outcome_end(r, ctx);
 
-    return ngx_http_iap_guard_fallback_leave(r, ctx);
+    rc = ngx_http_iap_guard_fallback_leave(r, ctx);
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_iap_guard_settle_leave(r, ctx);
+    }
+
+    return rc;
 }
 
 
@@ -199,8 +206,8 @@ ngx_http_iap_guard_breaker_admit(ngx_http_request_t *r,
     call->left = 0;
     call->request = r;
     call->begun = ngx_current_msec;
-    call->former = r->upstream;
-    call->states = r->upstream_states ? r->upstream_states->nelts : 0;
+    call->since.former = r->upstream;
+    call->since.states = r->upstream_states ? r->upstream_states->nelts : 0;
 
     ngx_http_iap_guard_breaker_watch(breaker, call);
 
@@ -347,7 +354,8 @@ ngx_http_iap_guard_breaker_timer_handler(ngx_event_t *ev)
             return;
         }
 
-        if (!ngx_http_iap_guard_outcome_asked(call->request, call)) {
+        if (!ngx_http_iap_guard_outcome_asked(call->request,
+                                              &call->since)) {
             call->begun = ngx_current_msec;
             ngx_queue_remove(&call->queue);
             ngx_queue_insert_tail(&breaker->calls, &call->queue);

@@ -123,7 +123,19 @@ void ngx_http_iap_guard_outcome_long(ngx_http_request_t *r,
    the cache or something else answers */
 
 ngx_uint_t ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call);
+    ngx_http_iap_guard_since_t *since);
+
+/* of what was called since then: the latest try, or NULL; how that ended; its
+   status; whether it is its answer that is about to be sent */
+
+ngx_http_upstream_state_t *ngx_http_iap_guard_outcome_state(
+    ngx_http_request_t *r, ngx_http_iap_guard_since_t *since);
+iap_transport_e ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
+unsigned ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
+ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
+    ngx_http_upstream_state_t *state);
 
 
 #endif /* NGX_HTTP_IAP_GUARD_BREAKER_H */

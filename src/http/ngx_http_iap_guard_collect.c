@@ -20,6 +20,8 @@ static ngx_int_t ngx_http_iap_guard_collect_segment(ngx_http_request_t *r,
     ngx_http_iap_guard_layer_t *layer);
 static ngx_int_t ngx_http_iap_guard_users(ngx_http_request_t *r,
     ngx_http_iap_guard_layer_t *layer, uint32_t *users);
+static void ngx_http_iap_guard_next(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
 static ngx_uint_t ngx_http_iap_guard_unknown(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_decision_t *d);
 static iap_check_t *ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
@@ -45,12 +47,19 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
     d->pardons = ctx->guard->slot->pardons;
     d->n = 0;
+    d->wanted = 0;
     d->divided = 0;
     d->hashed = d->keys == NULL;
 
     ngx_http_iap_guard_body_begin(ctx);
 
     rc = ngx_http_iap_guard_collect_checks(r, ctx, d);
+
+    if (rc == NGX_OK && ilcf->code != NULL
+        && ngx_http_complex_value(r, ilcf->code->identity, &d->code) != NGX_OK)
+    {
+        rc = NGX_ERROR;
+    }
 
     ngx_http_iap_guard_body_end(ctx);
 
@@ -92,7 +101,7 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
         layer = d->ilcf->checks[i];
 
         d->place = i;
-        d->wanted = ctx->body.wanted;
+        ngx_http_iap_guard_next(r, ctx, d);
 
         switch (layer->kind) {
 
@@ -116,8 +125,8 @@ ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
 }
 
 
-/* segments come before the user's own layer, but count its key; where there
-   is no user they count addresses */
+/* segments come before the user's own layer, but count its key, and a unit of a
+   promo code is reserved for it; where there is no user that is an address */
 
 static ngx_int_t
 ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
@@ -127,7 +136,7 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
 
     d->user_found = NGX_HTTP_IAP_GUARD_KEY_SKIP;
     d->user_unknown = 0;
-    d->wanted = ctx->body.wanted;
+    ngx_http_iap_guard_next(r, ctx, d);
 
     if (d->distrusted) {
         d->user_found = NGX_HTTP_IAP_GUARD_KEY_STAND_IN;
@@ -157,8 +166,9 @@ ngx_http_iap_guard_collect_user(ngx_http_request_t *r,
         break;
     }
 
-    if (d->ilcf->nchecks == 0
-        || d->ilcf->checks[0]->kind != NGX_HTTP_IAP_GUARD_SEGMENT)
+    if (d->ilcf->code == NULL
+        && (d->ilcf->nchecks == 0
+            || d->ilcf->checks[0]->kind != NGX_HTTP_IAP_GUARD_SEGMENT))
     {
         return NGX_OK;
     }
@@ -359,6 +369,19 @@ ngx_http_iap_guard_users(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+/* another layer asks: what one before it was told without the body does not
+   count for it */
+
+static void
+ngx_http_iap_guard_next(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
+{
+    (void) ngx_http_iap_guard_body_wanted(r, ctx, d->wanted);
+
+    d->wanted = ctx->body.wanted;
 }
 
 

@@ -3,7 +3,7 @@
  * one set of layers, wherever its name is used.
  */
 
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 /* of a guard, over all its locations: its slot counts for three more */
@@ -31,6 +31,8 @@ static ngx_http_iap_guard_layer_t *ngx_http_iap_guard_register_layer(
     ngx_http_iap_guard_layer_t *layer);
 static void ngx_http_iap_guard_sort(ngx_http_iap_guard_layer_t **layers,
     ngx_uint_t n);
+static void ngx_http_iap_guard_warn_queued(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf, ngx_str_t *location);
 static void ngx_http_iap_guard_warn(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *prev, ngx_http_iap_guard_loc_conf_t *conf);
 
@@ -81,6 +83,9 @@ ngx_http_iap_guard_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    ngx_queue_init(&imcf->attempts);
+    ngx_http_iap_guard_gates_init(imcf);
+
     imcf->json_limit = NGX_CONF_UNSET_SIZE;
 
     return imcf;
@@ -108,6 +113,7 @@ ngx_http_iap_guard_create_loc_conf(ngx_conf_t *cf)
      *     conf->guard = NULL;
      *     conf->checks = NULL;
      *     conf->nchecks = 0;
+     *     conf->code = NULL;
      *     conf->exempts = 0;
      *     conf->breaker = NULL;
      *     conf->fallback = NULL;
@@ -317,6 +323,11 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
             return NGX_CONF_ERROR;
         }
 
+        if (layer->kind == NGX_HTTP_IAP_GUARD_CODE) {
+            conf->code = layer;
+            continue;
+        }
+
         conf->checks[conf->nchecks++] = layer;
 
         if (layer->kind == NGX_HTTP_IAP_GUARD_SEGMENT) {
@@ -352,6 +363,15 @@ ngx_http_iap_guard_check_layers(ngx_conf_t *cf,
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (conf->code != NULL && !user) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "guard \"%V\" of %V:%ui has \"iap_guard_code\" without "
+                      "\"iap_guard_user\": there would be nobody to reserve "
+                      "a unit for", &conf->name, &conf->place.file,
+                      conf->place.line);
+        return NGX_CONF_ERROR;
+    }
 
     /* what a server hands down to its locations need not be whole */
 
@@ -550,6 +570,33 @@ ngx_http_iap_guard_warn(ngx_conf_t *cf, ngx_http_iap_guard_loc_conf_t *prev,
                       "because no \"iap_guard\" is in force",
                       &clcf->name);
     }
+
+    ngx_http_iap_guard_warn_queued(cf, conf, &clcf->name);
+}
+
+
+/* What is called so may be where Apple sends its notifications: for Apple, 202
+   means that one has been delivered, and it does not come again. */
+
+static void
+ngx_http_iap_guard_warn_queued(ngx_conf_t *cf,
+    ngx_http_iap_guard_loc_conf_t *conf, ngx_str_t *location)
+{
+    static u_char  name[] = "notification";
+
+    if (conf->accept == NULL && conf->fallback == NULL) {
+        return;
+    }
+
+    if (ngx_strlcasestrn(location->data, location->data + location->len, name,
+                         sizeof(name) - 2)
+        != NULL)
+    {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "requests in location \"%V\" may be answered with 202: "
+                      "for a notification of Apple's that means that it has "
+                      "been delivered", location);
+    }
 }
 
 
@@ -584,7 +631,9 @@ ngx_http_iap_guard_check_conf(ngx_conf_t *cf)
     if (ngx_http_iap_guard_check_redis(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_queues(cf, imcf) != NGX_OK
         || ngx_http_iap_guard_check_breakers(cf, imcf) != NGX_OK
-        || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK)
+        || ngx_http_iap_guard_check_queue_rules(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_codes(cf, imcf) != NGX_OK
+        || ngx_http_iap_guard_check_prefix(cf, imcf) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -615,6 +664,10 @@ ngx_http_iap_guard_zone_ready(ngx_iap_zone_t *zone, void *data,
     ngx_http_iap_guard_t          **guards;
     ngx_http_iap_guard_queue_t    **queues;
     ngx_http_iap_guard_breaker_t  **breakers;
+
+    if (ngx_http_iap_guard_check_threads(imcf, log) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     guards = imcf->guards.elts;
 

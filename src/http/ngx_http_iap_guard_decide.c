@@ -3,7 +3,7 @@
  * or (in _store) by the store, and draws the conclusion.
  */
 
-#include "ngx_http_iap_guard_decide.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 static void ngx_http_iap_guard_describe_limit(ngx_http_iap_guard_ctx_t *ctx,
@@ -28,6 +28,10 @@ ngx_http_iap_guard_decide(ngx_http_request_t *r,
 
     if (imcf->redis_conf != NULL) {
         return ngx_http_iap_guard_store_decide(r, ilcf, ctx);
+    }
+
+    if (ilcf->code != NULL) {
+        return ngx_http_iap_guard_code_decide(r, ilcf, ctx);
     }
 
     d.checks = checks;

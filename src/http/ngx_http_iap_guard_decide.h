@@ -21,6 +21,7 @@ typedef struct {
                                                        anything is asked */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
+    ngx_str_t                       code;           /* as it was sent */
     ngx_uint_t                      wanted;         /* of the body, before the
                                                        layer that is looked at
                                                        */
@@ -71,6 +72,10 @@ ngx_int_t ngx_http_iap_guard_conclude(ngx_http_request_t *r,
 void ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_layer_t *layer, iap_verdict_e verdict,
     iap_check_t *check);
+
+/* _store: those that are free */
+
+void ngx_http_iap_guard_free_trips(ngx_http_iap_guard_main_conf_t *imcf);
 
 /* counts that a layer in dry run would have refused */
 

@@ -9,7 +9,7 @@
  */
 
 #include "ngx_http_iap_guard_body.h"
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 #include <openssl/rand.h>
 
@@ -17,8 +17,10 @@
 /* the operation, and where it is counted, which may be after its request */
 
 typedef struct {
-    ngx_iap_ledger_put_t   put;         /* first */
-    ngx_iap_queue_t       *queue;
+    ngx_iap_ledger_put_t         put;   /* first */
+    ngx_iap_queue_t             *queue;
+    u_char                       ticket[IAP_TICKET_LEN];    /* its own */
+    ngx_http_iap_guard_given_t   given;
 } ngx_http_iap_guard_put_t;
 
 
@@ -34,6 +36,8 @@ typedef struct {
 static ngx_int_t ngx_http_iap_guard_enqueue_make(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue, ngx_iap_ledger_t **ledger,
     ngx_iap_ledger_put_t **put);
+static void ngx_http_iap_guard_enqueue_give(ngx_http_request_t *r,
+    ngx_iap_ledger_put_t *put);
 static ngx_int_t ngx_http_iap_guard_enqueue_parts(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue, ngx_http_iap_guard_parts_t *parts);
 static ngx_int_t ngx_http_iap_guard_enqueue_user(ngx_http_request_t *r,
@@ -95,6 +99,8 @@ ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
     status = ngx_http_iap_guard_enqueue_make(r, queue, &ledger, &put);
 
     if (status == 0) {
+        ngx_http_iap_guard_enqueue_give(r, put);
+
         put->op.done = ngx_http_iap_guard_enqueue_done;
         put->op.data = enqueue;
 
@@ -115,6 +121,23 @@ ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+/* the unit of its promo code, if it has one, goes with it */
+
+static void
+ngx_http_iap_guard_enqueue_give(ngx_http_request_t *r,
+    ngx_iap_ledger_put_t *put)
+{
+    ngx_http_iap_guard_put_t *counted = (ngx_http_iap_guard_put_t *) put;
+
+    ngx_http_iap_guard_ctx_t  *ctx;
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    ngx_http_iap_guard_unit_give(ctx ? ctx->unit : NULL, &counted->given);
+    ngx_memcpy(counted->ticket, put->ticket, IAP_TICKET_LEN);
 }
 
 
@@ -152,8 +175,9 @@ static ngx_int_t
 ngx_http_iap_guard_enqueue_parts(ngx_http_request_t *r,
     ngx_http_iap_guard_queue_t *queue, ngx_http_iap_guard_parts_t *parts)
 {
-    ngx_int_t   rc;
-    iap_view_t  marked;
+    ngx_int_t                  rc;
+    iap_view_t                 marked;
+    ngx_http_iap_guard_ctx_t  *ctx;
 
     ngx_memzero(parts, sizeof(ngx_http_iap_guard_parts_t));
 
@@ -180,6 +204,17 @@ ngx_http_iap_guard_enqueue_parts(ngx_http_request_t *r,
     parts->record.uri.len = r->unparsed_uri.len;
 
     ngx_http_iap_guard_enqueue_fields(r, queue, &parts->record);
+
+    ctx = ngx_http_iap_guard_get_ctx(r);
+
+    if (ctx != NULL && ctx->unit != NULL
+        && ctx->unit->state == NGX_HTTP_IAP_GUARD_UNIT_HELD)
+    {
+        parts->record.code.data = ctx->unit->code;
+        parts->record.code.len = (size_t) ctx->unit->len;
+        parts->record.token.data = ctx->unit->token;
+        parts->record.token.len = IAP_TICKET_LEN;
+    }
 
     return NGX_OK;
 }
@@ -504,11 +539,26 @@ ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op)
 {
     ngx_http_iap_guard_put_t *counted = (ngx_http_iap_guard_put_t *) op;
 
+    ngx_iap_ledger_result_e        result;
     ngx_http_iap_guard_enqueue_t  *enqueue;
 
     ngx_http_iap_guard_enqueue_count(counted->queue, op->result);
 
     enqueue = op->data;
+    result = op->result;
+
+    /* what came twice by one way or another is still its own */
+
+    if (result == NGX_IAP_LEDGER_DUPLICATE
+        && ngx_memcmp(counted->ticket, counted->put.ticket, IAP_TICKET_LEN)
+           == 0)
+    {
+        result = NGX_IAP_LEDGER_OK;
+    }
+
+    ngx_http_iap_guard_unit_given(&counted->given,
+                                  enqueue ? enqueue->request : NULL, result,
+                                  counted->put.ticket);
 
     if (enqueue == NULL) {
         return;

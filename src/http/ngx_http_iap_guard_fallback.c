@@ -19,26 +19,12 @@
  * harmless, losing is not.
  */
 
-#include "ngx_http_iap_guard_queue.h"
+#include "ngx_http_iap_guard_code.h"
 
 
-/* bytes of an answer that are held; a longer one is let go, unless its status
-   says that it is none */
-#define NGX_HTTP_IAP_GUARD_HELD_MAX  (256 * 1024)
 
-/* in r->buffered, as the filters of images and of XSLT have it, which don't
-   work on the same answers */
-#define NGX_HTTP_IAP_GUARD_BUFFERED  0x08
-
-
-static ngx_int_t ngx_http_iap_guard_fallback_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_chain_t *in);
-static ngx_int_t ngx_http_iap_guard_fallback_keep(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_buf_t *b);
 static ngx_int_t ngx_http_iap_guard_fallback_let_go(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_chain_t *in);
-static ngx_uint_t ngx_http_iap_guard_fallback_drop(ngx_http_request_t *r,
-    ngx_chain_t *in);
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_http_iap_guard_fallback_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static ngx_int_t ngx_http_iap_guard_fallback_told(ngx_http_request_t *r,
@@ -64,13 +50,11 @@ ngx_http_iap_guard_fallback_header(ngx_http_request_t *r,
         /* another filter puts something else in the place of what is held */
 
         fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_NONE;
-        fallback->held = NULL;
-        fallback->size = 0;
+        (void) ngx_http_iap_guard_held_take(&fallback->held);
     }
 
     if (ctx->call.watching) {
         fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_HELD;
-        fallback->last = &fallback->held;
         r->filter_need_in_memory = 1;
 
     } else if (ctx->call.failed) {
@@ -100,11 +84,11 @@ ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
         break;
 
     case NGX_HTTP_IAP_GUARD_FALLBACK_FAILED:
-        return ngx_http_iap_guard_fallback_drop(r, in)
+        return ngx_http_iap_guard_held_drop(r, in)
                ? ngx_http_iap_guard_fallback_ask(r, ctx) : NGX_OK;
 
     case NGX_HTTP_IAP_GUARD_FALLBACK_ASKED:
-        (void) ngx_http_iap_guard_fallback_drop(r, in);
+        (void) ngx_http_iap_guard_held_drop(r, in);
         return NGX_AGAIN;
 
     default:
@@ -113,7 +97,7 @@ ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
 
     /* an answer that was cut short ends with a flush, after its upstream */
 
-    ended = in != NULL && r->upstream != NULL && r->upstream->cleanup == NULL;
+    ended = ngx_http_iap_guard_held_ended(r, in);
 
     if (ended && ctx->call.watching) {
         ngx_http_iap_guard_outcome_end(r, ctx);
@@ -121,20 +105,20 @@ ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
 
     if (ctx->call.failed) {
         fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_FAILED;
-        fallback->held = NULL;
+        (void) ngx_http_iap_guard_held_take(&fallback->held);
 
         return ngx_http_iap_guard_fallback_body(r, ctx, in);
     }
 
     if (!ctx->call.watching) {
-        return ngx_http_iap_guard_fallback_let_go(r, fallback, in);
+        return ngx_http_iap_guard_fallback_let_go(r, ctx, in);
     }
 
-    if (ngx_http_iap_guard_fallback_hold(r, fallback, in) != NGX_OK) {
+    if (ngx_http_iap_guard_held_keep(r, &fallback->held, in) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (fallback->size <= NGX_HTTP_IAP_GUARD_HELD_MAX) {
+    if (fallback->held.size <= NGX_HTTP_IAP_GUARD_HELD_MAX) {
         return NGX_OK;
     }
 
@@ -142,67 +126,12 @@ ngx_http_iap_guard_fallback_body(ngx_http_request_t *r,
 
     if (ctx->call.failed) {
         fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_FAILED;
-        fallback->held = NULL;
+        (void) ngx_http_iap_guard_held_take(&fallback->held);
 
         return NGX_OK;
     }
 
-    return ngx_http_iap_guard_fallback_let_go(r, fallback, NULL);
-}
-
-
-/* keeps copies, so that the upstream's buffers are free for what follows */
-
-static ngx_int_t
-ngx_http_iap_guard_fallback_hold(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_chain_t *in)
-{
-    for ( /* void */ ; in; in = in->next) {
-
-        if (ngx_http_iap_guard_fallback_keep(r, fallback, in->buf) != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        in->buf->pos = in->buf->last;
-        in->buf->file_pos = in->buf->file_last;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_iap_guard_fallback_keep(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_buf_t *b)
-{
-    size_t        size;
-    ngx_buf_t    *copy;
-    ngx_chain_t  *cl;
-
-    if (!ngx_buf_in_memory(b) || b->last == b->pos) {
-        return NGX_OK;
-    }
-
-    size = b->last - b->pos;
-
-    copy = ngx_create_temp_buf(r->pool, size);
-    cl = ngx_alloc_chain_link(r->pool);
-
-    if (copy == NULL || cl == NULL) {
-        return NGX_ERROR;
-    }
-
-    copy->last = ngx_cpymem(copy->pos, b->pos, size);
-
-    cl->buf = copy;
-    cl->next = NULL;
-
-    *fallback->last = cl;
-    fallback->last = &cl->next;
-    fallback->size += size;
-
-    return NGX_OK;
+    return ngx_http_iap_guard_fallback_let_go(r, ctx, NULL);
 }
 
 
@@ -210,63 +139,32 @@ ngx_http_iap_guard_fallback_keep(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_iap_guard_fallback_let_go(ngx_http_request_t *r,
-    ngx_http_iap_guard_fallback_t *fallback, ngx_chain_t *in)
+    ngx_http_iap_guard_ctx_t *ctx, ngx_chain_t *in)
 {
-    ngx_int_t     rc;
-    ngx_chain_t  *cl, *held, **last;
+    ngx_int_t                       rc;
+    ngx_http_iap_guard_fallback_t  *fallback;
 
+    fallback = &ctx->fallback;
     fallback->state = NGX_HTTP_IAP_GUARD_FALLBACK_OVER;
+    fallback->let_go = 1;
 
-    rc = ngx_http_iap_guard_next_header(r);
+    rc = ngx_http_iap_guard_pass_header(r, ctx);
 
     if (rc == NGX_ERROR || rc > NGX_OK) {
         return NGX_ERROR;
     }
 
     if (r->header_only) {
-        (void) ngx_http_iap_guard_fallback_drop(r, in);
+        (void) ngx_http_iap_guard_held_drop(r, in);
         return rc;
     }
 
-    held = fallback->held;
-    last = held ? fallback->last : &held;
-    fallback->held = NULL;
-
-    for ( /* void */ ; in; in = in->next) {
-
-        cl = ngx_alloc_chain_link(r->pool);
-        if (cl == NULL) {
-            return NGX_ERROR;
-        }
-
-        cl->buf = in->buf;
-        *last = cl;
-        last = &cl->next;
+    if (ngx_http_iap_guard_held_add(r, &fallback->held, in) != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    *last = NULL;
-
-    return ngx_http_iap_guard_next_body(r, held);
-}
-
-
-/* takes what comes, and tells whether it is the end */
-
-static ngx_uint_t
-ngx_http_iap_guard_fallback_drop(ngx_http_request_t *r, ngx_chain_t *in)
-{
-    ngx_uint_t  ended;
-
-    ended = in != NULL && r->upstream != NULL && r->upstream->cleanup == NULL;
-
-    for ( /* void */ ; in; in = in->next) {
-        ended |= in->buf->last_buf;
-
-        in->buf->pos = in->buf->last;
-        in->buf->file_pos = in->buf->file_last;
-    }
-
-    return ended;
+    return ngx_http_iap_guard_pass_body(r, ctx,
+                              ngx_http_iap_guard_held_take(&fallback->held));
 }
 
 

@@ -1,19 +1,15 @@
 /*
  * The directives that describe layers: iap_guard_user, _device, _bucket,
- * _segment and _global.
+ * _segment and _global.  That of promo codes is in _code_conf.
  */
 
-#include "ngx_http_iap_guard_param.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 /* levels of segments that may stand together */
 #define NGX_HTTP_IAP_GUARD_LEVELS  4
 
 
-static ngx_http_iap_guard_layer_t *ngx_http_iap_guard_layer_new(
-    ngx_conf_t *cf, ngx_http_iap_guard_kind_e kind, const char *name);
-static char *ngx_http_iap_guard_layer_add(ngx_conf_t *cf,
-    ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_layer_t *layer);
 static char *ngx_http_iap_guard_layer_bucket_args(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_layer_t *layer,
     ngx_uint_t first);
@@ -302,7 +298,7 @@ ngx_http_iap_guard_layer_global(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
-static ngx_http_iap_guard_layer_t *
+ngx_http_iap_guard_layer_t *
 ngx_http_iap_guard_layer_new(ngx_conf_t *cf, ngx_http_iap_guard_kind_e kind,
     const char *name)
 {
@@ -326,6 +322,7 @@ ngx_http_iap_guard_layer_new(ngx_conf_t *cf, ngx_http_iap_guard_kind_e kind,
      *     layer->users = NULL;
      *     layer->address = NULL;
      *     layer->ban = 0;
+     *     layer->code = NULL;
      *     layer->slot = NULL;
      */
 
@@ -338,7 +335,7 @@ ngx_http_iap_guard_layer_new(ngx_conf_t *cf, ngx_http_iap_guard_kind_e kind,
 }
 
 
-static char *
+char *
 ngx_http_iap_guard_layer_add(ngx_conf_t *cf,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_layer_t *layer)
 {
@@ -430,6 +427,8 @@ ngx_http_iap_guard_layer_equal(ngx_http_iap_guard_layer_t *a,
            && a->distinct.users == b->distinct.users
            && a->span == b->span
            && a->ban == b->ban
+           && (a->code == NULL
+               || ngx_http_iap_guard_code_equal(a->code, b->code))
            && ngx_http_iap_guard_value_equal(a->identity, b->identity)
            && ngx_http_iap_guard_value_equal(a->exempt, b->exempt)
            && ngx_http_iap_guard_value_equal(a->users, b->users)

@@ -23,16 +23,8 @@ static void ngx_http_iap_guard_outcome_done(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 static void ngx_http_iap_guard_outcome_time(
     ngx_http_iap_guard_upstream_call_t *call);
-static ngx_http_upstream_state_t *ngx_http_iap_guard_outcome_state(
-    ngx_http_request_t *r, ngx_http_iap_guard_upstream_call_t *call);
-static iap_transport_e ngx_http_iap_guard_outcome_transport(
-    ngx_http_request_t *r, ngx_http_upstream_state_t *state);
-static ngx_uint_t ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
-    ngx_http_upstream_state_t *state);
 static iap_transport_e ngx_http_iap_guard_outcome_rest(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_iap_guard_outcome_left(ngx_http_request_t *r);
-static unsigned ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
-    ngx_http_upstream_state_t *state);
 static ngx_uint_t ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state);
 static void ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
@@ -75,7 +67,7 @@ ngx_http_iap_guard_outcome_header(ngx_http_request_t *r,
         return;
     }
 
-    state = ngx_http_iap_guard_outcome_state(r, call);
+    state = ngx_http_iap_guard_outcome_state(r, &call->since);
 
     if (!ngx_http_iap_guard_outcome_is_sent(r, state)) {
         ngx_http_iap_guard_outcome_end(r, ctx);
@@ -298,12 +290,12 @@ ngx_http_iap_guard_outcome_end(ngx_http_request_t *r,
 
     ngx_http_iap_guard_outcome_time(call);
 
-    if (!ngx_http_iap_guard_outcome_asked(r, call)) {
+    if (!ngx_http_iap_guard_outcome_asked(r, &call->since)) {
         ngx_http_iap_guard_outcome_none(r, ctx);
         return;
     }
 
-    state = ngx_http_iap_guard_outcome_state(r, call);
+    state = ngx_http_iap_guard_outcome_state(r, &call->since);
     transport = ngx_http_iap_guard_outcome_transport(r, state);
 
     ngx_http_iap_guard_outcome_settle(r, ctx, transport, IAP_BODY_UNREAD);
@@ -332,9 +324,9 @@ ngx_http_iap_guard_outcome_time(ngx_http_iap_guard_upstream_call_t *call)
 /* the call's last try; NULL: there was none.  Before the tries of a request
    that was redirected internally stands an empty state. */
 
-static ngx_http_upstream_state_t *
+ngx_http_upstream_state_t *
 ngx_http_iap_guard_outcome_state(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call)
+    ngx_http_iap_guard_since_t *since)
 {
     ngx_uint_t                  i;
     ngx_http_upstream_state_t  *state, *last;
@@ -346,7 +338,7 @@ ngx_http_iap_guard_outcome_state(ngx_http_request_t *r,
     state = r->upstream_states->elts;
     last = NULL;
 
-    for (i = call->states; i < r->upstream_states->nelts; i++) {
+    for (i = since->states; i < r->upstream_states->nelts; i++) {
 
         if (state[i].peer != NULL || state[i].status != 0
             || state[i].connect_time != 0 || state[i].header_time != 0)
@@ -359,7 +351,7 @@ ngx_http_iap_guard_outcome_state(ngx_http_request_t *r,
 }
 
 
-static iap_transport_e
+iap_transport_e
 ngx_http_iap_guard_outcome_transport(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
@@ -412,7 +404,7 @@ ngx_http_iap_guard_outcome_has_header(ngx_http_request_t *r,
 /* whether it is what is about to be sent: nginx ends an upstream before it
    sends something of its own */
 
-static ngx_uint_t
+ngx_uint_t
 ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
@@ -425,7 +417,7 @@ ngx_http_iap_guard_outcome_is_sent(ngx_http_request_t *r,
 /* of the answer; a state keeps the first one, which may have been that of an
    early hint */
 
-static unsigned
+unsigned
 ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
     ngx_http_upstream_state_t *state)
 {
@@ -447,13 +439,13 @@ ngx_http_iap_guard_outcome_status(ngx_http_request_t *r,
 
 ngx_uint_t
 ngx_http_iap_guard_outcome_asked(ngx_http_request_t *r,
-    ngx_http_iap_guard_upstream_call_t *call)
+    ngx_http_iap_guard_since_t *since)
 {
-    if (ngx_http_iap_guard_outcome_state(r, call) != NULL) {
+    if (ngx_http_iap_guard_outcome_state(r, since) != NULL) {
         return 1;
     }
 
-    if (r->upstream == call->former) {
+    if (r->upstream == since->former) {
         return 0;
     }
 
@@ -515,7 +507,7 @@ ngx_http_iap_guard_outcome_settle(ngx_http_request_t *r,
     ngx_http_iap_guard_upstream_call_t  *call;
 
     call = &ctx->call;
-    state = ngx_http_iap_guard_outcome_state(r, call);
+    state = ngx_http_iap_guard_outcome_state(r, &call->since);
 
     ngx_http_iap_guard_outcome_judge(r, call, transport, body, &verdict);
 
@@ -548,7 +540,7 @@ ngx_http_iap_guard_outcome_judge(ngx_http_request_t *r,
     ngx_http_iap_guard_classifier_t  *classifier;
 
     classifier = call->breaker->classifier;
-    state = ngx_http_iap_guard_outcome_state(r, call);
+    state = ngx_http_iap_guard_outcome_state(r, &call->since);
 
     values.json = call->json;
     values.paths = classifier->paths;

@@ -33,7 +33,7 @@ ngx_http_iap_guard_queue_ledger(ngx_http_iap_guard_main_conf_t *imcf)
 
     ledger->ledger = ngx_http_iap_guard_queue_make_ledger(imcf);
 
-    if (ledger->ledger != NULL) {
+    if (ledger->ledger != NULL && imcf->queues.nelts != 0) {
         ngx_http_iap_guard_queue_drain(imcf);
     }
 
@@ -62,6 +62,11 @@ ngx_http_iap_guard_queue_make_ledger(ngx_http_iap_guard_main_conf_t *imcf)
                                           ngx_cycle->log);
     if (shared == NULL) {
         ngx_iap_ledger_destroy(file);
+        return NULL;
+    }
+
+    if (imcf->codes) {
+        ngx_iap_shared_ledger_stock(shared);
     }
 
     return shared;
@@ -92,7 +97,7 @@ ngx_http_iap_guard_queue_drain(ngx_http_iap_guard_main_conf_t *imcf)
 void
 ngx_http_iap_guard_queue_init_process(ngx_http_iap_guard_main_conf_t *imcf)
 {
-    if (imcf->ledger != NULL && imcf->queues.nelts != 0) {
+    if (imcf->ledger != NULL && (imcf->queues.nelts != 0 || imcf->codes)) {
         (void) ngx_http_iap_guard_queue_ledger(imcf);
     }
 }

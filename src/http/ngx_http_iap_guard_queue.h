@@ -19,6 +19,7 @@
 #include "ngx_http_iap_guard_param.h"
 #include "ngx_iap_drain.h"
 #include "ngx_iap_file.h"
+#include "ngx_iap_stock.h"
 
 #include "iap_record.h"
 
@@ -35,6 +36,7 @@
 struct ngx_http_iap_guard_ledger_s {
     ngx_iap_file_conf_t               file;
     ngx_http_iap_guard_place_t        place;
+    ngx_cycle_t                      *cycle;    /* that it was read in */
 
     ngx_iap_ledger_t                 *ledger;   /* NULL: not a worker, or not
                                                    yet */
@@ -60,6 +62,20 @@ struct ngx_http_iap_guard_queue_s {
     ngx_str_t                         location; /* of its tickets, up to the
                                                    ticket; empty: not known */
 };
+
+
+/* a unit of a promo code that is to be a ticket's, see _unit; also after its
+   request */
+
+typedef struct {
+    ngx_http_iap_guard_main_conf_t   *imcf;
+    ngx_iap_slot_t                   *slot;
+    ngx_uint_t                        len;      /* 0: there is none */
+    u_char                            code[IAP_CODE_MAX];
+    u_char                            token[IAP_TICKET_LEN];
+    iap_key_t                         user;
+    unsigned                          unknown:1;    /* how the call ended */
+} ngx_http_iap_guard_given_t;
 
 
 /* a request on its way into a queue; in its pool */
@@ -107,6 +123,17 @@ ngx_int_t ngx_http_iap_guard_check_queues(ngx_conf_t *cf,
 /* and after */
 
 ngx_int_t ngx_http_iap_guard_check_queue_rules(ngx_conf_t *cf,
+    ngx_http_iap_guard_main_conf_t *imcf);
+
+/* once "events" has been read as well, wherever it stands: whether threads can
+   tell the event loop that they are done */
+
+ngx_int_t ngx_http_iap_guard_check_threads(
+    ngx_http_iap_guard_main_conf_t *imcf, ngx_log_t *log);
+
+/* when it is known whether there are promo codes, too */
+
+ngx_int_t ngx_http_iap_guard_check_prefix(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
 
 

@@ -27,8 +27,6 @@ static char *ngx_http_iap_guard_queue_whole(ngx_conf_t *cf,
     ngx_http_iap_guard_queue_t *queue);
 static ngx_int_t ngx_http_iap_guard_check_queue(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_queue_t *queue);
-static ngx_int_t ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
-    ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_int_t ngx_http_iap_guard_check_ledger(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
 static ngx_iap_breaker_ref_t *ngx_http_iap_guard_queue_breaker(ngx_conf_t *cf,
@@ -79,6 +77,7 @@ ngx_http_iap_guard_ledger_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     cln->data = ledger;
 
     ngx_http_iap_guard_here(cf, &ledger->place);
+    ledger->cycle = cf->cycle;
 
     if (value[1].len == 0 || value[1].data[value[1].len - 1] == '/') {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -524,25 +523,23 @@ ngx_http_iap_guard_check_queues(ngx_conf_t *cf,
         }
     }
 
-    if (imcf->queues.nelts != 0 && imcf->redis_conf != NULL
-        && ngx_http_iap_guard_check_queue_prefix(cf, imcf) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
     return imcf->ledger ? ngx_http_iap_guard_check_ledger(cf, imcf) : NGX_OK;
 }
 
 
 /* braces with nothing in them take the choice of the slot from those behind
-   them, which keep a queue together */
+   them, which keep a queue together, and a promo code */
 
-static ngx_int_t
-ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
+ngx_int_t
+ngx_http_iap_guard_check_prefix(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf)
 {
     u_char     *open, *last;
     ngx_str_t  *prefix;
+
+    if (imcf->redis_conf == NULL || (imcf->queues.nelts == 0 && !imcf->codes)) {
+        return NGX_OK;
+    }
 
     prefix = &imcf->redis_conf->prefix;
     last = prefix->data + prefix->len;
@@ -554,10 +551,54 @@ ngx_http_iap_guard_check_queue_prefix(ngx_conf_t *cf,
 
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                   "invalid value \"%V\" of \"prefix\" in \"iap_guard_redis\" "
-                  "of %V:%ui, expected no \"{}\" in it where there are queues",
-                  prefix, &imcf->redis_place.file, imcf->redis_place.line);
+                  "of %V:%ui, expected no \"{}\" in it where there are queues "
+                  "or promo codes", prefix, &imcf->redis_place.file,
+                  imcf->redis_place.line);
 
     return NGX_ERROR;
+}
+
+
+/* nginx itself starts with such a configuration, and then has no workers */
+
+ngx_int_t
+ngx_http_iap_guard_check_threads(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_log_t *log)
+{
+    ngx_uint_t           i;
+    ngx_cycle_t         *cycle;
+    ngx_event_conf_t    *ecf;
+    ngx_event_module_t  *module;
+
+    if (imcf->ledger == NULL) {
+        return NGX_OK;
+    }
+
+    cycle = imcf->ledger->cycle;
+    ecf = ngx_event_get_conf(cycle->conf_ctx, ngx_event_core_module);
+
+    for (i = 0; cycle->modules[i]; i++) {
+
+        if (cycle->modules[i]->type != NGX_EVENT_MODULE
+            || cycle->modules[i]->ctx_index != ecf->use)
+        {
+            continue;
+        }
+
+        module = cycle->modules[i]->ctx;
+
+        if (module->actions.notify == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "\"iap_guard_ledger\" of %V:%ui needs threads, "
+                          "which can't be used with \"use %s\" in "
+                          "\"events\", expected another event method",
+                          &imcf->ledger->place.file,
+                          imcf->ledger->place.line, ecf->name);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -5,15 +5,17 @@
  *            -> asked --> told by the store, or late, or it can't be asked
  *                 |            |
  *                 |            +--> what is broken follows its on_error
+ *                 |            +--> a promo code: the ledger is asked, and
+ *                 |                 if it refuses, what was charged is given
+ *                 |                 back
  *                 +--> the request ends before: cancelled
  *
  * While it waits the request stands in its phase, as in limit_req, and the
  * phase's handler is called again when the store has told.
  */
 
-#include "ngx_http_iap_guard_decide.h"
+#include "ngx_http_iap_guard_code.h"
 #include "ngx_iap_deny.h"
-#include "ngx_iap_script.h"
 
 
 /* free trips that a worker keeps */
@@ -32,7 +34,11 @@ struct ngx_http_iap_guard_trip_s {
     ngx_http_iap_guard_main_conf_t  *imcf;
     ngx_http_iap_guard_trip_t       *next;      /* while it is free */
     ngx_uint_t                       room;      /* for so many checks */
+    ngx_uint_t                       broken[IAP_CHECKS_MAX];
+    ngx_uint_t                       nbroken;
     unsigned                         told:1;
+    unsigned                         reserving:1;   /* a unit of its promo
+                                                       code */
 };
 
 
@@ -58,12 +64,18 @@ static ngx_int_t ngx_http_iap_guard_arrive(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_reserve(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_reserved(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_settled(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip,
+    ngx_int_t refused);
+static void ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
     ngx_uint_t *broken, ngx_uint_t *n);
-static ngx_int_t ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban,
-    void *data);
 static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n);
+    ngx_http_iap_guard_trip_t *trip, ngx_uint_t looks);
 
 
 ngx_int_t
@@ -76,8 +88,13 @@ ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
     trip = ctx->trip;
 
     if (trip != NULL) {
-        return trip->told ? ngx_http_iap_guard_arrive(r, ctx, trip)
-                          : NGX_AGAIN;
+
+        return trip->told && !ngx_http_iap_guard_code_waits(ctx)
+               ? ngx_http_iap_guard_arrive(r, ctx, trip) : NGX_AGAIN;
+    }
+
+    if (ngx_http_iap_guard_code_waits(ctx)) {
+        return NGX_AGAIN;
     }
 
     trip = ngx_http_iap_guard_trip(r, ilcf->nchecks);
@@ -128,6 +145,11 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
     trip->request = r;
     trip->cleanup = NULL;
     trip->told = 0;
+    trip->reserving = 0;
+
+    /* the store may never be asked, and it is cancelled all the same */
+
+    trip->asked.redis = NULL;
 
     ngx_memzero(&trip->asked.wake, sizeof(ngx_event_t));
 
@@ -222,7 +244,22 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
         return ngx_http_iap_guard_body_read(r, ctx);
     }
 
-    if (rc >= 0 || d->n == 0) {
+    if (rc == -1 && d->ilcf->code != NULL) {
+        rc = ngx_http_iap_guard_code_begin(r, ctx, d);
+
+        if (rc == NGX_OK) {
+            rc = ngx_http_iap_guard_code_first(r, ctx);
+        }
+
+        if (rc != NGX_OK) {
+            ngx_http_iap_guard_trip_free(trip);
+            return rc;
+        }
+
+        rc = -1;
+
+    } else if (rc >= 0 || d->n == 0) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         rc = ngx_http_iap_guard_conclude(r, ctx, d, rc);
         ngx_http_iap_guard_trip_free(trip);
 
@@ -301,12 +338,14 @@ ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip)
     ngx_http_iap_guard_layer_t  *layer;
 
     trip->asked.n = trip->d.n;
+    trip->asked.provisional = trip->d.ilcf->code != NULL;
 
     for (i = 0; i < trip->d.n; i++) {
         layer = trip->d.layers[i];
 
         subject = &trip->asked.subjects[i];
         subject->name = &layer->key_name;
+        subject->taken = 0;
 
         switch (trip->d.checks[i].kind) {
 
@@ -355,6 +394,13 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r,
 {
     ngx_uint_t        i;
     ngx_iap_redis_t  *redis;
+
+    if (trip->d.n == 0) {
+
+        /* it has a promo code, and nothing else */
+
+        return NGX_OK;
+    }
 
     redis = ngx_http_iap_guard_store(imcf);
 
@@ -447,6 +493,7 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
     longest = IAP_TICKS_MAX;
 
     if (layer->users != NULL
+        || trip->d.ilcf->code != NULL
         || imcf->redis_conf->mode == NGX_IAP_REDIS_CLUSTER
         || imcf->redis_conf->mode == NGX_IAP_REDIS_PROXY)
     {
@@ -467,6 +514,11 @@ ngx_http_iap_guard_forsake(void *data)
     ngx_http_iap_guard_trip_t *trip = data;
 
     ngx_iap_redis_cancel(&trip->asked);
+
+    if (trip->reserving) {
+        ngx_http_iap_guard_give_back(trip);
+    }
+
     ngx_http_iap_guard_trip_free(trip);
 }
 
@@ -482,7 +534,15 @@ ngx_http_iap_guard_arrive(ngx_http_request_t *r,
     trip->cleanup->handler = NULL;
     ctx->trip = NULL;
 
-    rc = ngx_http_iap_guard_told(r, ctx, trip);
+    rc = trip->reserving ? ngx_http_iap_guard_reserved(r, ctx, trip)
+                         : ngx_http_iap_guard_told(r, ctx, trip);
+
+    if (rc == NGX_AGAIN) {
+        trip->cleanup->handler = ngx_http_iap_guard_forsake;
+        ctx->trip = trip;
+
+        return NGX_AGAIN;
+    }
 
     ngx_http_iap_guard_trip_free(trip);
 
@@ -498,21 +558,21 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_trip_t *trip)
 {
     ngx_int_t                        refused;
-    ngx_uint_t                       i, n, broken[IAP_CHECKS_MAX];
     ngx_http_iap_guard_decision_t   *d;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
     d = &trip->d;
-    refused = ngx_http_iap_guard_refused(d, broken, &n);
+    refused = ngx_http_iap_guard_refused(d, trip->broken, &trip->nbroken);
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
-    if (n != 0) {
+    if (trip->nbroken != 0) {
         ctx->store = NGX_HTTP_IAP_GUARD_STORE_FALLBACK;
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->fallbacks, 1);
     }
 
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
                      d->pardons);
@@ -520,16 +580,96 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     if (refused == -1) {
-        refused = ngx_http_iap_guard_local(r, d, broken, n);
+        refused = ngx_http_iap_guard_local(r, trip, ctx->unit != NULL);
     }
 
-    if (refused != -1) {
+    if (refused == -1 && ctx->unit != NULL) {
+        return ngx_http_iap_guard_reserve(r, ctx, trip);
+    }
 
-        /* what other layers have taken meanwhile */
+    return ngx_http_iap_guard_settled(r, ctx, trip, refused);
+}
 
-        if (imcf->redis != NULL) {
-            ngx_iap_redis_refund(imcf->redis, &trip->asked);
+
+/* what the store could tell has been charged; the rest was only looked at */
+
+static ngx_int_t
+ngx_http_iap_guard_reserve(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t  rc;
+
+    trip->told = 1;     /* also where nothing was asked */
+    trip->reserving = 1;
+
+    rc = ngx_http_iap_guard_code_ask(r, ctx);
+
+    if (rc == NGX_OK) {
+        return ngx_http_iap_guard_reserved(r, ctx, trip);
+    }
+
+    if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_give_back(trip);
+    }
+
+    return rc;
+}
+
+
+/* and the ledger has told, if it had to; the request may have ended when it
+   has been answered */
+
+static ngx_int_t
+ngx_http_iap_guard_reserved(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t                   rc, refused;
+    ngx_uint_t                  keeps;
+    ngx_http_iap_guard_unit_t  *unit;
+
+    unit = ctx->unit;
+
+    if (unit->state == NGX_HTTP_IAP_GUARD_UNIT_TOLD) {
+        keeps = ngx_http_iap_guard_code_is_redeemed(unit);
+
+        rc = ngx_http_iap_guard_code_told(r, ctx);
+
+        if (rc != NGX_OK) {
+
+            if (!keeps) {
+                ngx_http_iap_guard_give_back(trip);
+            }
+
+            return rc;
         }
+    }
+
+    refused = ngx_http_iap_guard_local(r, trip, 0);
+
+    if (refused != -1) {
+        ngx_http_iap_guard_code_drop(ctx);
+
+    } else {
+        ngx_http_iap_guard_code_held(r, ctx);
+    }
+
+    return ngx_http_iap_guard_settled(r, ctx, trip, refused);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_settled(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip,
+    ngx_int_t refused)
+{
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
+
+    d = &trip->d;
+
+    if (refused != -1) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+        ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {
             d->checks[i].outcome = IAP_OUTCOME_NONE;
@@ -537,6 +677,17 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     return ngx_http_iap_guard_conclude(r, ctx, d, refused);
+}
+
+
+/* what layers have taken, before something refused */
+
+static void
+ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip)
+{
+    if (trip->imcf->redis != NULL) {
+        ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
+    }
 }
 
 
@@ -578,29 +729,33 @@ ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
 
 /*
  * Decides those of the broken checks that want it in the zone, together, each
- * by this machine's share of its limit.  Returns the one that refuses, or -1.
+ * by this machine's share of its limit; or only looks, and charges nothing.
+ * Returns the one that refuses, or -1.
  */
 
 static ngx_int_t
 ngx_http_iap_guard_local(ngx_http_request_t *r,
-    ngx_http_iap_guard_decision_t *d, ngx_uint_t *broken, ngx_uint_t n)
+    ngx_http_iap_guard_trip_t *trip, ngx_uint_t looks)
 {
     ngx_int_t                        refused;
     uint32_t                         users;
-    ngx_uint_t                       i, k, local[IAP_CHECKS_MAX];
+    ngx_uint_t                       i, k, *broken, local[IAP_CHECKS_MAX];
     iap_check_t                     *check, checks[IAP_CHECKS_MAX];
     ngx_http_iap_guard_layer_t      *layer;
+    ngx_http_iap_guard_decision_t   *d;
     ngx_http_iap_guard_main_conf_t  *imcf;
 
+    d = &trip->d;
+    broken = trip->broken;
     k = 0;
 
-    if (n == 0) {
+    if (trip->nbroken == 0) {
         return -1;
     }
 
     ngx_http_iap_guard_hash(d);
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < trip->nbroken; i++) {
         layer = d->layers[broken[i]];
         check = &d->checks[broken[i]];
 
@@ -615,6 +770,11 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
             break;
 
         case IAP_CHECK_DISTINCT:
+
+            if (d->divided >> broken[i] & 1) {
+                break;
+            }
+
             users = ngx_max(check->distinct.users / layer->share, 1);
 
             if (users != check->distinct.users) {
@@ -635,7 +795,8 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
 
     imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
-    refused = ngx_iap_zone_decide(imcf->zone, checks, k);
+    refused = looks ? ngx_iap_zone_peek(imcf->zone, checks, k)
+                    : ngx_iap_zone_decide(imcf->zone, checks, k);
 
     for (i = 0; i < k; i++) {
         d->checks[local[i]] = checks[i];
@@ -645,99 +806,10 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
 }
 
 
-ngx_iap_redis_t *
-ngx_http_iap_guard_store(ngx_http_iap_guard_main_conf_t *imcf)
-{
-    static ngx_uint_t  scripts;
-
-    if (imcf->redis != NULL) {
-        return imcf->redis;
-    }
-
-    if (!scripts) {
-        scripts = 1;
-        ngx_iap_scripts_init();
-    }
-
-    imcf->redis = ngx_iap_redis_create(imcf->redis_conf, imcf->zone,
-                                       ngx_cycle->log);
-
-    if (imcf->redis != NULL) {
-        imcf->ban_log = ngx_iap_ban_log_create(imcf->redis, imcf->zone,
-                                        ngx_http_iap_guard_lifted_elsewhere,
-                                        imcf, ngx_cycle->log);
-    }
-
-    return imcf->redis;
-}
-
-
-/* what its segment has counted here while the store was away; who has lifted
-   it has had the store forget */
-
-static ngx_int_t
-ngx_http_iap_guard_lifted_elsewhere(ngx_iap_ban_info_t *ban, void *data)
-{
-    return ngx_http_iap_guard_forget_ban(ban, data, NULL);
-}
-
-
-/*
- * A single process that reads its configuration anew is not told: it opens the
- * store with the first decision, as one does that had no memory for it here.
- */
-
-ngx_int_t
-ngx_http_iap_guard_init_process(ngx_cycle_t *cycle)
-{
-    ngx_http_iap_guard_main_conf_t  *imcf;
-
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
-    {
-        return NGX_OK;
-    }
-
-    imcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_http_iap_guard_module);
-
-    if (imcf != NULL && imcf->redis_conf != NULL) {
-        (void) ngx_http_iap_guard_store(imcf);
-    }
-
-    return NGX_OK;
-}
-
-
 void
-ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle)
+ngx_http_iap_guard_free_trips(ngx_http_iap_guard_main_conf_t *imcf)
 {
-    ngx_http_iap_guard_main_conf_t  *imcf;
-
-    imcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                               ngx_http_iap_guard_module);
-
-    if (imcf != NULL) {
-        ngx_http_iap_guard_close_store(imcf);
-    }
-}
-
-
-void
-ngx_http_iap_guard_close_store(void *data)
-{
-    ngx_http_iap_guard_main_conf_t *imcf = data;
-
     ngx_http_iap_guard_trip_t  *trip;
-
-    if (imcf->ban_log != NULL) {
-        ngx_iap_ban_log_destroy(imcf->ban_log);
-        imcf->ban_log = NULL;
-    }
-
-    if (imcf->redis != NULL) {
-        ngx_iap_redis_destroy(imcf->redis);
-        imcf->redis = NULL;
-    }
 
     while (imcf->trips != NULL) {
         trip = imcf->trips;

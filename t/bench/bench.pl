@@ -17,6 +17,7 @@ use Cwd qw(abs_path);
 use Getopt::Long;
 use Time::HiRes qw(sleep);
 
+use BenchAccept;
 use BenchBreaker;
 use BenchInstructions;
 use BenchRedis;
@@ -39,14 +40,16 @@ use constant {
 
 # of the bench, in the order of their rows
 
-my @PARTS = qw(embedded refusing growing lua redis breaker instructions attack
-               memory);
+my @PARTS = qw(embedded refusing growing lua redis breaker accept instructions
+               attack memory);
 
 my $USAGE = <<"END";
-usage: bench.pl [--module=FILE] [--nginx=FILE] [--rounds=N] [--seconds=N]
-                [--only=PART,...]
+usage: bench.pl [--module=FILE] [--ungrouped=FILE] [--nginx=FILE]
+                [--rounds=N] [--seconds=N] [--only=PART,...]
 
     --module=FILE  the dynamic module; not given: nginx was built with it
+    --ungrouped=FILE  the same, built with -DNGX_IAP_FILE_BATCH=1, which accept
+                   is compared with
     --nginx=FILE   the nginx binary (/usr/sbin/nginx)
     --rounds=N     runs of each row (5)
     --seconds=N    of each run (2)
@@ -77,8 +80,8 @@ sub main {
     my %options = (nginx => '/usr/sbin/nginx', rounds => 5, seconds => 2,
                    only => join ',', @PARTS);
 
-    if (!GetOptions(\%options, 'module=s', 'nginx=s', 'rounds=i', 'seconds=i',
-                    'only=s')
+    if (!GetOptions(\%options, 'module=s', 'ungrouped=s', 'nginx=s',
+                    'rounds=i', 'seconds=i', 'only=s')
         || @ARGV || $options{rounds} < 1 || $options{seconds} < 1
         || grep { my $part = $_; !grep { $_ eq $part } @PARTS }
                 split /,/, $options{only})
@@ -124,6 +127,12 @@ sub bench {
     my $breaker = ($only{breaker} || $only{instructions})
         && BenchBreaker->new(site => \%site, cpu => $cpus[1]);
 
+    my $accept = $only{accept} && $options{ungrouped}
+        && BenchAccept->new(site => \%site,
+                            ungrouped => abs_path($options{ungrouped}));
+
+    $only{accept} = 0 unless $accept;
+
     my %rows = (
         embedded => sub { admitting(%site) },
         refusing => sub { refusing(%site) },
@@ -131,6 +140,7 @@ sub bench {
         lua      => sub { $redis->lua_rows },
         redis    => sub { $redis->guard_rows },
         breaker  => sub { $breaker->rows },
+        accept   => sub { $accept->rows },
     );
 
     my @rows   = map { $rows{$_}->() } grep { $only{$_} && $rows{$_} } @PARTS;
@@ -151,6 +161,7 @@ sub bench {
     my @logged = ($only{refusing} ? logged(%site) : (),
                   $only{redis} ? $redis->logged : ());
     $breaker->check if $only{breaker};
+    $accept->check($run, @rows) if $accept;
 
     my %instructions = $only{instructions} ? instructions($breaker) : ();
 
@@ -161,6 +172,8 @@ sub bench {
     $run->print_rows(@rows);
     print "\n";
 
+    printf "one sync of 4 KB takes %.0f us on the disk that accept writes "
+        . "to\n", $accept->sync_us if $accept;
     print_attack($attack) if $attack;
     print_memory($memory) if $memory;
     print_redis($redis, $bucket) if $bucket;
@@ -170,7 +183,7 @@ sub bench {
 
     print "targets, each a ratio in this run\n";
     $run->print_targets(\@rows, targets(), BenchRedis->targets,
-                        BenchBreaker->targets);
+                        BenchBreaker->targets, BenchAccept->targets);
     BenchRun->print_target(
         name => '100 attackers for 1 honest one: honest p99, with / without',
         value => BenchRun::median_of(@{ $attack->{ratios} }), at_most => 1.5)

@@ -6,7 +6,7 @@
 # What measures, or is about several processes, is as the module is; the others
 # have AddressSanitizer.
 
-AS_IT_IS = crash many power processes rows
+AS_IT_IS = crash many power processes rows stock_crash stock_rate
 
 PARTS = $(patsubst src/%.c,%,$(sort $(wildcard src/core/*.c)) \
         $(filter-out %_check.c,$(sort $(wildcard src/event/ngx_iap_file_*.c))) \
@@ -24,11 +24,11 @@ all: $(addprefix $(OUT)/ledger_,$(TESTS))
 
 $(addprefix $(OUT)/ledger_,$(AS_IT_IS)): $(OUT)/ledger_%: \
 		$(OUT)/plain/ledger_%.o $(addprefix $(OUT)/plain/,$(addsuffix .o,$(PARTS)))
-	$(CC) $(CFLAGS) -o $@ $^ -lsqlite3 -lcrypto -lm
+	$(CC) $(CFLAGS) -o $@ $^ -lsqlite3 -lhiredis -lcrypto -lm
 
 $(addprefix $(OUT)/ledger_,$(filter-out $(AS_IT_IS),$(TESTS))): $(OUT)/ledger_%: \
 		$(OUT)/asan/ledger_%.o $(addprefix $(OUT)/asan/,$(addsuffix .o,$(PARTS)))
-	$(CC) $(ASAN_CFLAGS) -o $@ $^ -lsqlite3 -lcrypto -lm
+	$(CC) $(ASAN_CFLAGS) -o $@ $^ -lsqlite3 -lhiredis -lcrypto -lm
 
 $(OUT)/plain/ledger_%.o: t/ledger/ledger_%.c
 	@mkdir -p $(@D)

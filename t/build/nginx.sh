@@ -116,7 +116,24 @@ copy_tree() {
 # configure script, and in conf_flags the flags its nginx was built with.
 
 build_installed() {
-    local tree=$BUILD/dynamic
+    build_for_installed objs "$BUILD/$MODULE_SO"
+}
+
+
+# The same, but that each request is a commit of its own: what the bench
+# compares with.
+
+build_ungrouped() {
+    build_for_installed objs-ungrouped "$BUILD/ungrouped/$MODULE_SO" \
+        -DNGX_IAP_FILE_BATCH=1
+}
+
+
+# build_for_installed OBJS FILE CFLAG...
+
+build_for_installed() {
+    local tree=$BUILD/dynamic objs=$1 so=$2
+    shift 2
 
     [ -e $DEBIAN_NGINX_SRC/conf_flags ] \
         || die "no $DEBIAN_NGINX_SRC/conf_flags (Debian: apt-get install" \
@@ -134,11 +151,11 @@ build_installed() {
     local NGX_CONF_FLAGS=()
     . "$DEBIAN_NGINX_SRC/conf_flags"
 
-    configure_in "$tree" objs "${NGX_CONF_FLAGS[@]}" \
-        --with-cc-opt="$MODULE_CFLAGS" --add-dynamic-module="$ROOT"
-    make_in "$tree" objs modules
-    place "$tree/objs/$MODULE_SO" "$BUILD/$MODULE_SO"
-    check_loads nginx "$BUILD/$MODULE_SO"
+    configure_in "$tree" "$objs" "${NGX_CONF_FLAGS[@]}" \
+        --with-cc-opt="$MODULE_CFLAGS${*:+ $*}" --add-dynamic-module="$ROOT"
+    make_in "$tree" "$objs" modules
+    place "$tree/$objs/$MODULE_SO" "$so"
+    check_loads nginx "$so"
 }
 
 

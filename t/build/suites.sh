@@ -159,7 +159,7 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route | curl | keeper)
+        link | route | curl | keeper | stock)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -281,6 +281,15 @@ suite_keeper() {
     SUITE_ENV=()
     run_suite keeper 1 perl "$@" :: --source="$BUILD/link/tree" \
         --build="$BUILD/keeper/out"
+}
+
+
+# Promo codes in the ledger in Redis, likewise
+
+suite_stock() {
+    SUITE_ENV=()
+    run_suite stock 1 perl "$@" :: --source="$BUILD/link/tree" \
+        --build="$BUILD/stock/out"
 }
 
 
@@ -450,10 +459,11 @@ files_of() {
                 grep -q "$BESIDE" "$file" || echo "$file" ;;
             ledger:t/ledger/ledger_*.c) echo "$file" ;;
             ends:t/load/*_ends.pl)  echo "$file" ;;
-            redis:t/redis/link/* | redis:t/redis/route/*) ;;
+            redis:t/redis/*/*)      ;;
             redis:t/redis/*.pl)     echo "$file" ;;
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
+            stock:t/redis/stock/run) echo "$file" ;;
             curl:t/curl/run)        echo "$file" ;;
             keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
@@ -483,7 +493,8 @@ run_suites() {
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
                               t/load/*.pl t/redis/*.pl t/redis/link/run \
-                              t/redis/route/run t/curl/run t/ledger/keeper/run
+                              t/redis/route/run t/redis/stock/run t/curl/run \
+                              t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do
         declare -F "suite_$suite" > /dev/null || die "no suite \"$suite\""

@@ -19,6 +19,7 @@ use JSON::PP ();
 use Time::HiRes qw(sleep);
 
 use IapGuard::Child;
+use IapGuard::CodeBackend;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::Port qw(free_port);
@@ -38,6 +39,9 @@ use constant {
     CARRIER_USERS   => 500,
 
     QUEUE_RATE      => 20,      # calls a second, of what was accepted
+
+    CAMPAIGN_CAPACITY => 10,    # of a user and of a device, of submissions
+    ATTEMPTS          => 5,     # of a user, with codes that are not there
 
     READY_SECONDS   => 15,
     PORTS_TRIED     => 5,
@@ -76,6 +80,10 @@ sub url     { return "http://127.0.0.1:$_[0]{port}$_[1]" }
 
 sub receiver { return $_[0]{parts}{receiver} }
 
+# the service that redeems promo codes
+
+sub promoter { return $_[0]{parts}{promoter} }
+
 
 sub start {
     my ($self) = @_;
@@ -84,6 +92,8 @@ sub start {
 
     $self->{parts}{backend} = IapGuard::StandInBackend->new->start;
     $self->{parts}{apple}   = IapGuard::StandInApple->new->start;
+
+    $self->{parts}{promoter} = IapGuard::CodeBackend->new->start->asked;
 
     my $secret = IapGuard::StandInReceiver->new_secret;
     $self->{parts}{receiver}
@@ -111,7 +121,7 @@ sub stop {
 
     # nginx first: it would log errors if what it calls went before it
 
-    foreach my $name (qw(nginx backend apple receiver)) {
+    foreach my $name (qw(nginx backend apple promoter receiver)) {
         my $part = delete $self->{parts}{$name} or next;
         $part->stop;
     }
@@ -396,6 +406,7 @@ sub _conf_queue {
     return <<"EOF";
     iap_guard_zone     iap 16m;
     iap_guard_ledger   @{[ $self->file('ledger/ledger.db') ]};
+    iap_guard_json     \$promo_code code;
 
     iap_guard_breaker  apple failures=50% min=20 consecutive=5 window=10s
                        open=2s probes=3 classify=apple;
@@ -407,6 +418,26 @@ sub _conf_queue {
                        callback=@{[ $self->receiver->url('/activated') ]}
                        secret_file=@{[ $self->file('webhook.secret') ]};
 
+EOF
+}
+
+
+sub _conf_campaign {
+    my ($self) = @_;
+    my $bucket = 'capacity=' . CAMPAIGN_CAPACITY
+                 . ' rate=' . CAMPAIGN_CAPACITY . 'r/m';
+
+    return <<"EOF";
+        location = /v1/campaign {
+            iap_guard          campaign;
+            iap_guard_segment  users=\$address_users window=60s;
+            iap_guard_user     \$http_x_user_id   $bucket;
+            iap_guard_device   \$http_x_device_id $bucket;
+            iap_guard_code     \$promo_code lease=10s
+                               attempts=@{[ ATTEMPTS ]}r/m;
+            add_header         X-Verdict \$iap_guard_verdict always;
+            proxy_pass         @{[ $self->promoter->url('/redeem') ]};
+        }
 EOF
 }
 
@@ -452,6 +483,7 @@ sub _conf_guard {
             iap_guard_ticket  receipts \$ticket;
         }
 
+@{[ $self->_conf_campaign ]}
         location /iap_guard/ {
             iap_guard_api  write token_file=@{[ $self->file('api.token') ]};
             access_log     off;

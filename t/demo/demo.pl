@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # The demo: a site with the module, honest users, attacks, and a table of who
-# got through; then an outage of Apple's, and what becomes of those who buy.
+# got through; a campaign, and who got a unit; then an outage of Apple's, and
+# what becomes of those who buy.
 
 use strict;
 use warnings;
@@ -12,6 +13,7 @@ use lib $FindBin::Bin, "$FindBin::Bin/../lib";
 use Cwd qw(abs_path);
 use Getopt::Long;
 
+use DemoCampaign;
 use DemoOutage;
 use DemoReport;
 use DemoSenders;
@@ -81,7 +83,7 @@ sub run {
 
     my @findings = show(DemoReport::findings($rows, $site));
 
-    push @findings, show(outage($site));
+    push @findings, show(campaign($site)), show(outage($site));
 
     my $rc = judge(@findings);
 
@@ -119,6 +121,37 @@ sub attack {
     }
 
     return $traffic->rows;
+}
+
+
+sub campaign {
+    my ($site) = @_;
+    my $contenders = DemoCampaign::CONTENDERS;
+    my $units      = DemoCampaign::UNITS;
+    my $code       = DemoCampaign::CODE;
+
+    print <<"EOF";
+
+Now a campaign: the code $code has $units units, and $contenders users want one,
+of whom a tenth cheat.  Where the service fails, the unit is back at once.
+
+EOF
+
+    my $campaign = DemoCampaign->new(
+        site => $site,
+        look => sub { die "stopped by SIG$signal\n" if $signal });
+
+    $campaign->play;
+    print $campaign->table, <<'EOF';
+
+  has one    told that it has redeemed it already
+  another    told that another submission of its own is being redeemed
+  unavail.   told that there is none
+  failed     the service said 500
+
+EOF
+
+    return $campaign->findings;
 }
 
 
@@ -179,6 +212,8 @@ sub invitation {
     my ($site) = @_;
     my $api    = $site->url('/iap_guard');
     my $redeem = $site->url('/v1/redeem');
+    my $promo  = $site->url('/v1/campaign');
+    my $code   = DemoCampaign::CODE;
     my $verify = $site->url('/v1/verify');
     my $apple  = $site->apple->url('/_control');
     my $bearer = "-H 'Authorization: Bearer " . $site->token . "'";
@@ -208,6 +243,13 @@ It stays up until Ctrl-C.  Try, in another terminal:
   the kill switch: off, and on again
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"off"}'
     curl -X PUT $bearer $api/guards/redeem -d '{"mode":"on"}'
+
+  a promo code: sold out; ten more; one of them, and the same once more
+    curl -i $promo -H 'X-User-Id: ann' -H 'X-Device-Id: d1' -d '{"code":"$code"}'
+    curl -X PATCH $bearer $api/codes/$code -d '{"add":10}'
+    curl -i $promo -H 'X-User-Id: ann' -H 'X-Device-Id: d1' -d '{"code":"$code"}'
+    curl $api/codes/$code
+    curl '$api/codes/$code/audit?count=3'
 
   verify a purchase; make Apple sick (json, 5xx, slow, html, hang, 429, ...), and
   it is accepted; ask for its ticket before and after Apple is well again

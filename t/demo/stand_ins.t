@@ -15,6 +15,7 @@ use JSON::PP;
 use MIME::Base64 qw(decode_base64 encode_base64);
 
 use IapGuard::Child;
+use IapGuard::CodeBackend;
 use IapGuard::HTTPParser;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
@@ -185,6 +186,32 @@ subtest 'apple' => sub {
 
     $apple->reset_counts;
     is($apple->report->{calls}, 0, 'counts reset');
+};
+
+
+# What each request asks for
+
+subtest 'promo codes' => sub {
+    my $backend = IapGuard::CodeBackend->new->start->asked;
+
+    my $ask = sub {
+        my ($user, $outcome) = @_;
+        return IapGuard::LoadClient->fetch('POST', $backend->url('/redeem'),
+            timeout => 0.5, body => '{}', headers => {
+                'X-Code' => 'C', 'X-User-Id' => $user,
+                $outcome ? ('X-Outcome' => $outcome) : () });
+    };
+
+    is_deeply([map { $_->{status} } $ask->('u1'), $ask->('u2', 'ok'),
+               $ask->('u2', 'slow:0.1'), $ask->('u3', 'false')],
+              [(200) x 4], 'good answers');
+    like($ask->('u3', 'false')->{body}, qr/"failed"/, 'one that is none');
+    is($ask->('u4', '500')->{status}, 500, 'a status');
+    ok($ask->('u5', $_)->{error}, $_) foreach qw(hang reset slow:5);
+
+    is_deeply($backend->granted, { C => { u1 => 1, u2 => 2 } },
+              'who was given it');
+    is($backend->report->{waiting}, 0, 'nobody waits');
 };
 
 

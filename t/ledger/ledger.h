@@ -558,6 +558,27 @@ lt_consistent(const char *when)
         { "what ended has a moment",
           "SELECT count(*) FROM entries"
           " WHERE (status IN (1, 2, 4)) <> (ended > 0)" },
+        { "codes have the right numbers",
+          "SELECT count(*) FROM codes c WHERE"
+          " (SELECT count(*) FROM units NOT INDEXED WHERE code = c.id"
+          "  AND state IN (3, 5)) <> c.sold - c.forgotten"
+          " OR (SELECT count(*) FROM units NOT INDEXED WHERE code = c.id"
+          "  AND state IN (1, 2)) <> c.reserved"
+          " OR (SELECT coalesce(max(n), 0) FROM units NOT INDEXED"
+          "  WHERE code = c.id) > c.units" },
+        { "units are a code's, or of one that is gone",
+          "SELECT (SELECT count(*) FROM units"
+          " WHERE code NOT IN (SELECT id FROM codes)"
+          "  AND code NOT IN (SELECT code FROM gone))"
+          " + (SELECT count(*) FROM gone"
+          " WHERE code IN (SELECT id FROM codes))" },
+        { "all but what is kept ends",
+          "SELECT count(*) FROM units WHERE (state = 2) <> (until IS NULL)"
+          " OR (state = 2) <> (ticket <> '')" },
+        { "no user has two units that may still be sold",
+          "SELECT count(*) FROM (SELECT 1 FROM units WHERE user <> ''"
+          " AND state IN (1, 2, 5) GROUP BY code, user"
+          " HAVING count(*) > 1)" },
     };
 
     ok = true;

@@ -530,9 +530,10 @@ plans(void)
 
             /* all of a queue are looked at only where few can be meant; the
                list of all is of as many as were asked for, of each status;
-               those that are exported are the file's first, and go */
+               those that are exported are the file's first, and go, and so
+               do notes, of which all are counted */
 
-            if ((i != NGX_IAP_SQL_EXPORT
+            if ((i != NGX_IAP_SQL_EXPORT && i != NGX_IAP_SQL_NOTES_COUNT
                  && strstr(detail, "SCAN") != NULL
                  && strstr(detail, "SCAN SUBQUERY") == NULL
                  && strstr(detail, "SCAN (subquery") == NULL)

@@ -1,39 +1,55 @@
 /* Files of other versions, of something else, and of no kind at all. */
 
-#include "ledger.h"
+#include "ledger_stock.h"
 
 
 static char  reason[NGX_IAP_FILE_REASON];
 
 
+/* the present version */
+
+#define PRESENT  2
+#define NAMED(n)  #n
+#define TEXT(n)  NAMED(n)
+
+/* what a file of the next one, and who knows the present one, say */
+
+#define TOO_NEW  "version 3, expected " TEXT(PRESENT)
+
+
+/* the first release */
+
+static ngx_iap_file_schema_t  first = { NULL, 1 };
+
+
 /* the present schema, and a step more */
 
-static const char  *next_steps[2] = {
-    NULL,
+static const char  *next_steps[PRESENT + 1] = {
+    [PRESENT] =
     "ALTER TABLE entries ADD COLUMN note TEXT NOT NULL DEFAULT 'none';"
     "UPDATE entries SET note = 'old';"
 };
 
-static const ngx_iap_file_schema_t  next = { next_steps, 2 };
+static const ngx_iap_file_schema_t  next = { next_steps, PRESENT + 1 };
 
 
-static const char  *broken_steps[3] = {
-    NULL,
+static const char  *broken_steps[PRESENT + 2] = {
+    [PRESENT] =
     "ALTER TABLE entries ADD COLUMN note TEXT NOT NULL DEFAULT 'none';",
     "UPDATE entries SET nowhere = 1;"
 };
 
-static const ngx_iap_file_schema_t  broken = { broken_steps, 3 };
+static const ngx_iap_file_schema_t  broken = { broken_steps, PRESENT + 2 };
 
 
-static const char  *slow_steps[2] = {
-    NULL,
+static const char  *slow_steps[PRESENT + 1] = {
+    [PRESENT] =
     "CREATE TABLE big AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL"
     " SELECT i + 1 FROM n WHERE i < 100000000)"
     " SELECT i, randomblob(500) FROM n;"
 };
 
-static const ngx_iap_file_schema_t  slow = { slow_steps, 2 };
+static const ngx_iap_file_schema_t  slow = { slow_steps, PRESENT + 1 };
 
 
 static void
@@ -106,8 +122,9 @@ fresh(void)
     ut_ok(looks(NULL), "looking at it while it is in use");
     ut_ok(lt_put(db, "ann", "key-2", 2) == NGX_IAP_LEDGER_OK,
           "and goes on being used");
-    ut_ok(lt_sql("PRAGMA user_version") == 1
-          && lt_sql("PRAGMA application_id") == NGX_IAP_FILE_ID, "version 1");
+    ut_ok(lt_sql("PRAGMA user_version") == PRESENT
+          && lt_sql("PRAGMA application_id") == NGX_IAP_FILE_ID,
+          "version " TEXT(PRESENT));
     ngx_iap_file_db_destroy(db);
 
     write_file("", 0);
@@ -117,6 +134,48 @@ fresh(void)
           && lt_put(db, "ann", "key", 1) == NGX_IAP_LEDGER_DUPLICATE,
           "and is used");
     ngx_iap_file_db_destroy(db);
+}
+
+
+/* a file of the first release, in which a queue was at work */
+
+static void
+former(void)
+{
+    ngx_iap_file_db_t      *db;
+    ngx_iap_ledger_find_t  *find;
+    ngx_iap_ledger_take_t  *take;
+
+    lt_name("former");
+    db = lt_open_with(&first, NULL);
+    ut_ok(lt_put(db, "ann", "key", 1) == NGX_IAP_LEDGER_OK
+          && lt_put(db, "bob", "key-2", 2) == NGX_IAP_LEDGER_OK
+          && lt_sql("PRAGMA user_version") == 1, "version 1");
+    take = lt_take(db, NGX_IAP_TAKE_WORK, 1, 1, 1);
+    ngx_iap_file_db_destroy(db);
+
+    ut_ok(looks(NULL), "nginx -t lets it be");
+    ut_ok(lt_sql("PRAGMA user_version") == 1, "and as it is");
+
+    db = lt_open();
+    find = lt_find(db, "q", 2);
+    ut_ok(find != NULL && lt_is(find->entry.user, "bob")
+          && lt_sql("PRAGMA user_version") == PRESENT,
+          "it is migrated by who looks into it");
+    lt_free(find);
+
+    ut_ok(take->n == 1
+          && lt_settle(db, &take->entries[0], 1, 1, IAP_WORK_VERIFIED, 0)
+             == NGX_IAP_LEDGER_OK, "what was leased can be settled");
+    lt_free(take);
+
+    ut_ok(lt_set(db, "SPRING", 1) == NGX_IAP_LEDGER_OK
+          && lt_reserve(db, "SPRING", "ann", 1, 30000) == NGX_IAP_RESERVED
+          && lt_reserve(db, "SPRING", "bob", 2, 30000)
+             == NGX_IAP_RESERVE_NONE_FREE,
+          "it has promo codes now");
+    ngx_iap_file_db_destroy(db);
+    ut_ok(lt_consistent("former"), "consistent");
 }
 
 
@@ -130,11 +189,13 @@ older(void)
 
     lt_name("older");
     old = lt_open();
-    ut_ok(lt_put(old, "ann", "key", 1) == NGX_IAP_LEDGER_OK, "version 1");
+    ut_ok(lt_put(old, "ann", "key", 1) == NGX_IAP_LEDGER_OK,
+          "the present version");
 
     new = lt_open_with(&next, NULL);
     ut_ok(lt_put(new, "bob", "key-2", 2) == NGX_IAP_LEDGER_OK
-          && lt_sql("PRAGMA user_version") == 2, "is migrated to version 2");
+          && lt_sql("PRAGMA user_version") == PRESENT + 1,
+          "is migrated to the next");
     ut_ok(lt_sql("SELECT count(*) FROM entries WHERE note = 'old'") == 1
           && lt_sql("SELECT count(*) FROM entries WHERE note = 'none'") == 1,
           "with what was in it");
@@ -144,13 +205,13 @@ older(void)
     lt_free(find);
 
     ut_ok(lt_put(old, "eve", "key-3", 3) == NGX_IAP_LEDGER_FAILED
-          && strstr(lt_report.reason, "version 2, expected 1") != NULL,
-          "who knows version 1 puts nothing any more: %s", lt_report.reason);
+          && strstr(lt_report.reason, TOO_NEW) != NULL,
+          "who knows the present one puts nothing any more: %s", lt_report.reason);
     ut_ok(lt_find(old, "q", 1) == NULL && lt_report.failed,
           "nor finds anything");
     lt_sleep((unsigned) lt_again + 20);
     ut_ok(lt_put(old, "eve", "key-3", 3) == NGX_IAP_LEDGER_FAILED
-          && strstr(lt_report.reason, "version 2, expected 1") != NULL,
+          && strstr(lt_report.reason, TOO_NEW) != NULL,
           "nor does it when it opens it again");
     ngx_iap_file_db_destroy(old);
 
@@ -158,8 +219,8 @@ older(void)
           "the others are not disturbed");
     ngx_iap_file_db_destroy(new);
 
-    ut_ok(looks("version 2, expected 1 at most"), "nginx -t sees it, too");
-    ut_ok(refused("version 2, expected 1 at most"), "and who is started now");
+    ut_ok(looks(TOO_NEW " at most"), "nginx -t sees it, too");
+    ut_ok(refused(TOO_NEW " at most"), "and who is started now");
     ut_ok(lt_sql("SELECT count(*) FROM entries") == 3, "nothing is lost");
 }
 
@@ -181,7 +242,7 @@ half(void)
           "a migration that fails: %s", lt_report.reason);
     ngx_iap_file_db_destroy(db);
 
-    ut_ok(lt_sql("PRAGMA user_version") == 1
+    ut_ok(lt_sql("PRAGMA user_version") == PRESENT
           && lt_sql("SELECT count(*) FROM pragma_table_info('entries')"
                     " WHERE name = 'note'") == 0, "leaves all as it was");
 
@@ -200,7 +261,7 @@ half(void)
 
     db = lt_open();
     ut_ok(lt_put(db, "ann", "key-2", 2) == NGX_IAP_LEDGER_OK
-          && lt_sql("PRAGMA user_version") == 1
+          && lt_sql("PRAGMA user_version") == PRESENT
           && lt_sql("SELECT count(*) FROM sqlite_master WHERE name = 'big'")
              == 0, "so does one that is killed");
     ngx_iap_file_db_destroy(db);
@@ -248,7 +309,7 @@ at_once(void)
         bad += status != 0;
     }
 
-    ut_ok(bad == 0 && lt_sql("PRAGMA user_version") == 2
+    ut_ok(bad == 0 && lt_sql("PRAGMA user_version") == PRESENT + 1
           && lt_sql("SELECT count(*) FROM entries") == 7
           && lt_sql("SELECT count(*) FROM entries WHERE note = 'old'") == 1,
           "six migrate at once: it is done once");
@@ -319,15 +380,24 @@ foreign(void)
 int
 main(void)
 {
+    unsigned  i;
+
     lt_begin_fast();
     lt_again = 100;
 
-    next_steps[0] = ngx_iap_file_schema.steps[0];
-    broken_steps[0] = next_steps[0];
-    slow_steps[0] = next_steps[0];
-    ut_ok(ngx_iap_file_schema.nsteps == 1, "the present version is 1");
+    ut_ok(ngx_iap_file_schema.nsteps == PRESENT, "the present version is "
+          TEXT(PRESENT));
+
+    for (i = 0; i < PRESENT; i++) {
+        next_steps[i] = ngx_iap_file_schema.steps[i];
+        broken_steps[i] = next_steps[i];
+        slow_steps[i] = next_steps[i];
+    }
+
+    first.steps = ngx_iap_file_schema.steps;
 
     fresh();
+    former();
     older();
     half();
     at_once();

@@ -1,8 +1,9 @@
 #!/usr/bin/perl
 
-# How fast a queue is drained: slowly after an outage, then at its rate and no
-# more; not at all while its target asks for it, and not for long in a second
-# outage; and what live traffic has to say to it.
+# How fast a queue is drained: at once, if there is little; in an outage that
+# nobody sees but the queue itself; not at all while its target asks for it; and
+# what live traffic and users have to say to it.  An outage with thousands
+# queued is drain_ten_thousand.pl's.
 
 use strict;
 use warnings;
@@ -11,19 +12,15 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 use IapGuard::DrainTest;
-use IapGuard::LoadClient;
 use IapGuard::Loop;
 
 use constant {
-    RATE    => 40,
-    OUTAGE  => 3,           # seconds
-    ENTRIES => 600,
+    RATE => 40,
 };
 
 my %paths = IapGuard::Nginx->options;
 
 at_once();
-outage();
 short_outage();
 by_hand();
 nothing_due();
@@ -84,86 +81,6 @@ sub per_second {
     }
 
     return @table;
-}
-
-
-sub outage {
-    my $test = test(queue => 'attempts=20 concurrency=16');
-    my ($nginx, $peers) = ($test->nginx, $test->peers);
-
-    $peers->always('/verify', 'http:503');
-    is scalar $test->put_many(ENTRIES), ENTRIES,
-        ENTRIES . ' are accepted while Apple is down';
-    sleep OUTAGE;
-
-    is $nginx->api_json('GET', 'breakers/apple')->{state} eq 'closed' ? 1 : 0,
-       0, 'the breaker has opened';
-
-    my $tried = $peers->count('/verify');
-    cmp_ok $tried, '<', 40, "calls during the outage: $tried";
-
-    $peers->always('/verify', undef);
-    my $up = IapGuard::Loop::now();
-
-    # live traffic beside it
-
-    my @live = live($test, 9);
-    my @table = per_second($up, 9, grep { $_->{step} ne 'http:503' }
-                                   $peers->calls('/verify'));
-    my $probe = (grep { $table[$_] } 0 .. $#table)[0];
-
-    note 'second since Apple is back: calls of queue and live traffic';
-    my @queued = per_second($up, 9, grep { $_->{id} =~ /^r/
-                                           && $_->{step} ne 'http:503' }
-                                    $peers->calls('/verify'));
-
-    note sprintf '%6d %6d %6d', $_, $queued[$_], $table[$_] - $queued[$_]
-        foreach 0 .. $#table;
-
-    my @first = grep { $_->{time} >= $up } $peers->calls('/verify');
-    is join(' ', map { $_->{id} =~ /^r/ ? 'queue' : 'live' } @first[0 .. 2]),
-       'queue queue queue', 'the probes are what was queued: no user waits';
-
-    cmp_ok $queued[$probe] || 0, '<=', 4, 'it starts slowly';
-    cmp_ok $queued[$probe + 1], '<=', 8, 'and is not fast in the next second';
-    cmp_ok $queued[7], '>', 0.8 * RATE, 'at last it has its rate';
-    cmp_ok $_, '<=', 1.1 * RATE, 'and no more than that' foreach @queued;
-    is scalar(grep { $_->{status} != 200 && $_->{status} != 202 } @live), 0,
-        'live traffic is served or accepted all the time';
-    my @late = sort { $a <=> $b } map { $_->{seconds} } @live;
-    cmp_ok $late[-1], '<', 0.5, sprintf 'and none of %d waits: %.0f ms at most',
-        scalar @live, 1000 * $late[-1];
-
-    # a second outage, in the middle of it
-
-    $peers->always('/verify', 'http:503');
-    my $down = IapGuard::Loop::now();
-    sleep 3;
-
-    my @failing = per_second($down, 3, grep { $_->{id} =~ /^r/ }
-                                       $peers->calls('/verify'));
-    note 'second since it is down again: ', join ' ', @failing;
-
-    cmp_ok $failing[1] + $failing[2], '<=', 6,
-        'the second outage stops it within a second';
-
-    # and to its end
-
-    $peers->always('/verify', undef);
-    ok $nginx->wait_for(60, sub { $test->queue->{pending} == 0 }),
-        'then all are verified';
-    is $test->queue->{dead}, 0, 'none is dead';
-
-    my %calls;
-    $calls{ $_->{id} }++ foreach grep { $_->{step} eq 'ok'
-                                        && $_->{id} =~ /^r/ }
-                                 $peers->calls('/verify');
-    is scalar(keys %calls), ENTRIES, 'each of them';
-    is scalar(grep { $_ > 1 } values %calls), 0, 'once';
-
-    $test->end;
-
-    return;
 }
 
 
@@ -268,23 +185,6 @@ sub nothing_due {
     $test->end;
 
     return;
-}
-
-
-# one request after the other for so many seconds
-
-sub live {
-    my ($test, $seconds) = @_;
-    my $until = IapGuard::Loop::now() + $seconds;
-    my @answers;
-
-    while (IapGuard::Loop::now() < $until) {
-        push @answers, $test->post('/live', { id => 'live' . @answers },
-                                   'X-User-Id' => 'live' . @answers);
-        sleep 0.05;
-    }
-
-    return @answers;
 }
 
 

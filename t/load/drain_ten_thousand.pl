@@ -21,6 +21,7 @@ use IapGuard::PacedLoad;
 use constant {
     QUIET  => 4,            # seconds that are compared with
     OUTAGE => 4,            # seconds of the second one
+    PROBES => 3,
     COLUMN => 10,           # seconds in a line of a table
 };
 
@@ -33,7 +34,8 @@ Getopt::Long::Configure('no_pass_through');
 my %paths = IapGuard::Nginx->options;
 
 my $test = IapGuard::DrainTest->new(paths => \%paths, workers => 2,
-    breaker => 'failures=50% min=20 consecutive=5 window=10s open=1s probes=3',
+    breaker => 'failures=50% min=20 consecutive=5 window=10s open=1s '
+               . 'probes=' . PROBES,
     queue   => "rate=${rate}r/s concurrency=32 attempts=50 retry_min=200ms "
                . 'retry_max=2s timeout=5s',
     server  => <<'END');
@@ -98,6 +100,11 @@ my @ours  = grep { $_->{id} =~ /^r/ } @calls;
 my @first = table('since Apple is back', $back, $again);
 my @stop  = table('since it is down once more', $again, $well);
 my @last  = table('since it is back again', $well, $done);
+
+my @probes = (sort { $a->{time} <=> $b->{time} }
+              grep { $_->{time} >= $back } @calls)[0 .. PROBES - 1];
+is scalar(grep { $_->{id} =~ /^r/ } @probes), PROBES,
+    'the probes are of what is queued: nobody who buys waits for one';
 
 starts_slowly('an outage', @first);
 starts_slowly('the second outage', @last);
@@ -214,6 +221,7 @@ sub buyers_are_served {
     is_deeply [sort keys %$statuses], [200, 202],
         'who buys meanwhile is verified or accepted';
     is_deeply $part->{errors}, [], 'all of them';
+    cmp_ok $part->{p99}, '<', 500, 'and none waits';
 
     return;
 }

@@ -210,13 +210,14 @@ sub promises {
     is in_redis($redis, 'pending'), $knows ? 0 : 20,
         'promise: into Redis';
 
-    # a put is what finds it out
+    # a put is what finds it out, or the next look after ten seconds, where one
+    # was under way
 
     $redis->command('CONFIG', 'SET', 'appendonly', 'no');
     my @tickets = $one->put_many(10, bodies('n'));
     is scalar(grep { defined } @tickets), 10, 'promise: broken, and accepted';
     is spooled($one), 10, 'promise: by the file';
-    ok settled(5, sub { lines($one, $knows
+    ok settled(12, sub { lines($one, $knows
                ? qr/$less: it says "ERR WAITAOF|$less: "appendonly" is "no"/
                : qr/$less: "appendonly" is "no"/) }),
         'promise: broken, and why';
@@ -224,6 +225,23 @@ sub promises {
     $redis->command('CONFIG', 'SET', 'appendonly', 'yes');
     ok settled(MOVED, sub { spooled($one) == 0 }), 'promise: kept again, moved';
     is statuses($one, @tickets), 'pending:10', 'promise: and found';
+
+    # "always", but for when it rewrites its file; once all workers know that it is
+    # well
+
+    if (!$knows) {
+        ok settled(12, sub {
+            lines($one, qr/redis promises "durability=aof" again/) == 2 }),
+            'promise: as is said again';
+        $redis->command('CONFIG', 'SET', 'no-appendfsync-on-rewrite', 'yes');
+        my @more = $one->put_many(10, bodies('o'));
+        is spooled($one), 10, 'promise: not while it rewrites, nothing is put';
+        ok settled(12, sub { lines($one,
+            qr/$less: it knows no WAITAOF, and "no-appendfsync-on-rewrite" is "yes"/)
+        }), 'promise: and why';
+        $redis->command('CONFIG', 'SET', 'no-appendfsync-on-rewrite', 'no');
+        ok settled(MOVED, sub { spooled($one) == 0 }), 'promise: kept again';
+    }
 
     # a server that throws away
 

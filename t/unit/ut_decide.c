@@ -6,6 +6,7 @@
 
 
 static void test_all_or_nothing(void);
+static void test_peek(void);
 static void test_dry_run(void);
 static void test_dry_run_frees_its_choice(void);
 static void test_no_room_bucket(void);
@@ -22,6 +23,7 @@ int
 main(void)
 {
     test_all_or_nothing();
+    test_peek();
     test_dry_run();
     test_dry_run_frees_its_choice();
     test_no_room_bucket();
@@ -80,6 +82,47 @@ test_all_or_nothing(void)
           && c[3].outcome == IAP_OUTCOME_NONE && c[3].remaining == 0,
           "nothing behind a refusal is looked at");
     ut_ok(iap_decide(&w.tables, c, 0, 1000) == -1, "no layers, no refusal");
+
+    world_free(&w);
+}
+
+
+/* the same words, and nothing is charged however often */
+
+static void
+test_peek(void)
+{
+    unsigned     i;
+    world_t      w;
+    iap_check_t  c[4];
+
+    world_init(&w, 16);
+
+    c[0] = distinct(&w, 0, 0);
+    c[1] = bucket(&w, 1);
+    c[2] = window(&w, 0);
+    c[3] = bucket(&w, 0);
+
+    for (i = 0; i < 9; i++) {
+        ut_ok(iap_decide_peek(&w.tables, c, 4, 1000) == -1
+              && c[3].outcome == IAP_OUTCOME_ADMITTED && c[1].remaining == 1
+              && c[2].remaining == 3, "peek: all four would admit");
+    }
+
+    ut_ok(w.counter[0].count == 0
+          && until_of(&w.tables.buckets, key_of(0, 0)) == 0
+          && until_of(&w.tables.segments, key_of(1, 0)) == 0
+          && until_of(&w.tables.members, key_of(2, 0)) == 0,
+          "peek: and none was charged");
+
+    ut_ok(iap_decide(&w.tables, c, 4, 1000) == -1, "peek: now they do");
+
+    ut_ok(iap_decide_peek(&w.tables, c, 4, 1000) == 3
+          && c[3].outcome == IAP_OUTCOME_REFUSED && c[3].wait == 100,
+          "peek: the last one would refuse");
+    ut_ok(iap_decide_peek(&w.tables, c, 3, 1000) == -1,
+          "peek: without it none would");
+    ut_ok(w.counter[0].count == 1, "peek: which was charged once");
 
     world_free(&w);
 }

@@ -44,7 +44,8 @@ there_and_back(const iap_record_t *record, const char *want)
 
     ok = iap_record_read(&back, v)
          && same(back.method, record->method) && same(back.uri, record->uri)
-         && same(back.body, record->body) && back.nfields == record->nfields;
+         && same(back.body, record->body) && back.nfields == record->nfields
+         && same(back.code, record->code) && same(back.token, record->token);
 
     for (i = 0; ok && i < record->nfields; i++) {
         ok = same(back.fields[i].name, record->fields[i].name)
@@ -110,6 +111,13 @@ good(void)
 
     r.nfields = IAP_RECORD_FIELDS_MAX;
     ut_ok(there_and_back(&r, NULL), "all the fields there may be");
+
+    r.nfields = 1;
+    r.code = view("SPRING-24");
+    r.token = view("abc");
+    r.body = view("x");
+    ut_ok(there_and_back(&r, "2\nSPRING-24 abc\nPOST /a b: c\n"
+                             "Name: value\n\nx"), "with a unit");
 }
 
 
@@ -133,6 +141,10 @@ unwritable(void)
     refused(r.fields[1].name = view("a\nb"), "a line end in a name");
     refused(r.fields[1].value = view("a\n"), "a line end in a value");
     refused(r.nfields = IAP_RECORD_FIELDS_MAX + 1, "too many fields");
+    refused(r.code = view("A"), "a code without a token");
+    refused(r.code = view("A B"); r.token = view("t"), "a blank in a code");
+    refused(r.code = view("A\n"); r.token = view("t"), "a line end in it");
+    refused(r.code = view("A"); r.token = view("t\n"), "and in a token");
 #undef refused
 }
 
@@ -161,7 +173,8 @@ unreadable(void)
     const char  *whole = "1\nPOST /a\nA: b\nC: d\n\n";
 
     static const char  *bad[] = {
-        "2\nPOST /a\n\n", "\n\n\n", "1", "1\n", "11\nPOST /a\n\n",
+        "2\nPOST /a\n\n", "3\nPOST /a\n\n", "2\nA\nPOST /a\n\n",
+        "2\nA \nPOST /a\n\n", "2\n t\nPOST /a\n\n", "\n\n\n", "1", "1\n", "11\nPOST /a\n\n",
         "P\nPOST /a\n\n", "1\nPOST\n\n", "1\n /a\n\n", "1\nPOST \n\n",
         "1\n\n\n", "1\nPOST /a\nA b\n\n", "1\nPOST /a\nA:b\n\n",
         "1\nPOST /a\nA:\n\n", "1\nPOST /a\n: b\n\n"

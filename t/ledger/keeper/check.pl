@@ -80,14 +80,14 @@ test check => sub {
 
     my $head = "SQLite format 3\0" . "\0" x 84;
     substr $head, 68, 4, pack 'N', 0x69617067;
-    substr $head, 60, 4, pack 'N', 2;
+    substr $head, 60, 4, pack 'N', 1000;
     write_file("$dir/later.db", $head);
-    refused("$dir/later.db", undef, 'it is of version 2, expected 1 at most',
+    refused("$dir/later.db", undef, 'it is of version 1000, expected \d+ at most',
             'a file of a later version');
 
     substr $head, 60, 4, pack 'N', 1;
     write_file("$dir/present.db", $head);
-    passes("$dir/present.db", undef, 'one of this version');
+    passes("$dir/present.db", undef, 'one of an earlier version');
 
     substr $head, 68, 4, pack 'N', 1;
     write_file("$dir/other.db", $head);

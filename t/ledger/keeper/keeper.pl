@@ -121,6 +121,41 @@ test late_take => sub {
 };
 
 
+# Nobody waits for the unit any more: it would be sold when its lease is over
+
+test late_reserve => sub {
+    my $folder = folder();
+    my $nginx = nginx($folder, timeout => '300ms');
+
+    is_deeply [ $nginx->ask('stock', 'C', 3) ], ['ok'], 'a code';
+    is_deeply [ $nginx->ask('reserve', 'C', 1) ], [qw(ok 0)], 'a unit';
+    is_deeply [ $nginx->ask('reserve', 'C', 2) ], [qw(ok 0)], 'another';
+
+    my $lock = hold($folder);
+    my $reserve = $nginx->start('reserve', 'C', 3);
+    sleep 0.1;
+    my @rest = ($nginx->start('reserve', 'C', 4),
+                $nginx->start('unit', 'C', 1, 0),
+                $nginx->start('unit', 'C', 2, 3));
+    is_deeply [ $nginx->result($_) ], ['late'], 'late'
+        foreach $reserve, @rest;
+    release($lock);
+
+    my @words;
+    ok seconds_until(5, sub {
+        @words = $nginx->ask('code', 'C');
+        return $words[1] && $words[1] == 1 && $words[2] == 1;
+    }), 'what was reserved too late is released, what was sold is sold'
+        or diag "@words";
+    is_deeply [ $nginx->ask('reserve', 'C', 3) ], ['failed'],
+              'by its own token';
+    is_deeply [ $nginx->ask('reserve', 'C', 4) ], [qw(ok 0)],
+              'what was not begun is not known';
+
+    ends_well($nginx, $LATE);
+};
+
+
 # A file that can't be used: each fails at once, and the log says it once
 
 test down => sub {
@@ -221,12 +256,16 @@ test term => sub {
 
     $nginx->ask('put', 'ann', $_) foreach 1 .. 2;
     $nginx->ask('take', 7, 9);
+    $nginx->ask('stock', 'C', 3);
+    $nginx->ask('reserve', 'C', 1);
     $nginx->tell('leave 7');
 
     my $lock = hold($folder);
     $nginx->start('put', 'bob', 3);
     sleep 0.1;
     $nginx->start('settle', 7, 1, 1);
+    $nginx->start('unit', 'C', 1, 0);
+    $nginx->start('reserve', 'C', 2);
     $nginx->start('put', 'bob', 4);
     $nginx->start('take', 7, 9);
     $nginx->start('find', 1);
@@ -244,6 +283,8 @@ test term => sub {
     $nginx = nginx($folder);
     is_deeply [ $nginx->ask('count') ], [qw(ok 3 1 0 0 0)],
               'what was asked for is there';
+    is_deeply [ $nginx->ask('code', 'C') ], [qw(ok 1 0)],
+              'a unit is sold, and none is reserved for nobody';
     is_deeply [ sort map { s/:1$//r } grep { /:/ } $nginx->ask('take', 7, 9) ],
               [2, 3, 4], 'and nothing is leased';
     ends_well($nginx);

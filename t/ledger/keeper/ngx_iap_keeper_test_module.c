@@ -17,6 +17,8 @@
  *     leave SESSION            hands back when the process ends
  *     nothing ID               "done ID nothing", for what came before
  *
+ * and those of ngx_iap_keeper_test_stock.c.
+ *
  * When the test closes the socket nginx ends.
  */
 
@@ -25,6 +27,7 @@
 #include <ngx_event.h>
 
 #include "ngx_iap_file.h"
+#include "ngx_iap_keeper_test_stock.h"
 
 
 #define NGX_IAP_KEEPER_TEST_LINE   4096
@@ -303,6 +306,7 @@ ngx_iap_keeper_test_line(u_char *line)
 {
     char                        *words[NGX_IAP_KEEPER_TEST_WORDS], *p;
     ngx_uint_t                   i, n;
+    ngx_iap_ledger_op_t         *op;
     ngx_iap_ledger_find_t       *find;
     ngx_iap_ledger_count_t      *count;
     ngx_iap_ledger_retry_t      *retry;
@@ -403,8 +407,17 @@ ngx_iap_keeper_test_line(u_char *line)
         }
 
     } else {
-        ngx_iap_keeper_test_say("what?\n");
-        ngx_iap_keeper_test_free(ask);
+        op = ngx_iap_keeper_test_stock(words, n);
+
+        if (op != NULL) {
+            op->data = ask;
+            op->done = ngx_iap_keeper_test_done;
+            ngx_iap_ledger_submit(ngx_iap_keeper_test_ledger, op);
+
+        } else {
+            ngx_iap_keeper_test_say("what?\n");
+            ngx_iap_keeper_test_free(ask);
+        }
     }
 
     ngx_iap_keeper_test_submitting = 0;
@@ -611,7 +624,7 @@ ngx_iap_keeper_test_tell(ngx_iap_ledger_op_t *op, u_char *p, u_char *last)
         return p;
 
     default:
-        return p;
+        return ngx_iap_keeper_test_stock_tell(op, p, last);
     }
 }
 

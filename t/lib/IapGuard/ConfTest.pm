@@ -11,8 +11,9 @@ package IapGuard::ConfTest;
 #   ]);
 #
 # Places are "zone" (a zone of 1m unless it is given), "all" and "http" before
-# the server, "late" behind it, "server" and "location"; DIR is a folder that
-# nginx's workers may write to.
+# the server, "late" behind it, "server" and "location", and "events"; DIR is
+# a folder that nginx's workers may write to.  What is accepted with a warning
+# has its text as "warned".
 
 use strict;
 use warnings;
@@ -44,6 +45,14 @@ sub folder {
 }
 
 
+# whether this nginx was built with it, "poll_module" for instance
+
+sub built_with {
+    my ($class, $part) = @_;
+    return scalar(`$nginx -V 2>&1` =~ /--with-\Q$part\E\b/);
+}
+
+
 sub run {
     my ($class, $refused, $accepted) = @_;
 
@@ -62,7 +71,7 @@ sub refused {
     my %at;
 
     while (@rest > 2 && !ref $rest[0]
-           && $rest[0] =~ /^(?:zone|all|http|late|server|location)$/)
+           && $rest[0] =~ /^(?:zone|all|http|late|server|location|events)$/)
     {
         my ($where, $directives) = splice @rest, 0, 2;
         $at{$where} = $directives;
@@ -89,10 +98,19 @@ sub refused {
 
 sub accepted {
     my ($name, %at) = @_;
+    my $warned = delete $at{warned};
 
     my ($exit, $output) = nginx_t(conf(%at));
 
     is $exit, 0, "$name: accepted" or diag $output;
+
+    if (defined $warned) {
+        is join(' ', $output =~ /\[(?!notice)(\w+)\]/g)
+           . (index($output, $warned) >= 0 ? " $warned" : ''), "warn $warned",
+           "$name: warned of" or diag $output;
+        return;
+    }
+
     unlike $output, qr/\[(?!notice)\w+\]/, "$name: nothing is said of it";
 
     return;
@@ -105,13 +123,13 @@ sub conf {
     my $load = join "\n", map { "load_module $_;" } @modules;
 
     $at{zone} //= 'iap_guard_zone iap 1m;';
-    $at{$_} //= '' foreach qw(all http late server location);
+    $at{$_} //= '' foreach qw(all http late server location events);
 
     my $conf = <<"END";
 $load
 error_log stderr;
 pid nginx.pid;
-events {}
+events { $at{events} }
 http {
     access_log off;
     client_body_temp_path body;

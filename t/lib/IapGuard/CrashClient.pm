@@ -13,8 +13,8 @@ package IapGuard::CrashClient;
 # Each purchase has a key of its own.  Most are sent once, whatever comes of it;
 # some are sent again, to any machine.  Lines are
 #
-#   s KEY MACHINE           sent, for the first time
-#   S KEY MACHINE           sent once more
+#   s KEY MACHINE WHEN      sent, for the first time
+#   S KEY MACHINE WHEN      sent once more
 #   a KEY MACHINE TICKET    202
 #   o KEY MACHINE           200: Apple's answer came at once
 #   r KEY MACHINE STATUS    another answer
@@ -158,7 +158,7 @@ sub _send {
         shift @$known if @$known > KNOWN;
     }
 
-    $self->_say($again ? 'S' : 's', $key, $machine);
+    $self->_say($again ? 'S' : 's', $key, $machine, IapGuard::Loop::now());
     $self->{under_way}++;
 
     $self->{clients}[$machine]->request({

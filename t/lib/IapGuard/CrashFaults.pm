@@ -61,7 +61,7 @@ sub missing { return $_[0]{missing} }
 
 sub round {
     my ($self) = @_;
-    my (%mend, @names);
+    my (%mend, @names, $away);
 
     push @names, $self->_draw;
     push @names, $self->_draw if rand() < TWO;
@@ -69,6 +69,8 @@ sub round {
     foreach my $name (@names) {
         sleep rand BEFORE / @names;
         next if $mend{$name};
+
+        $self->{test}->away(1) if $name =~ /^redis/ && !$away++;
 
         my $code = '_' . $name =~ s/-/_/r;
         my $mend = $self->$code or next;
@@ -78,7 +80,11 @@ sub round {
     }
 
     sleep 0.1 + rand BROKEN;
-    $mend{$_}->() foreach grep { $mend{$_} } @names;
+
+    # nothing starts on a full disk
+
+    $mend{$_}->() foreach sort { ($b =~ /disk/) <=> ($a =~ /disk/) } keys %mend;
+    $self->{test}->away(0) if $away;
     sleep rand AFTER;
 
     return join ' ', @names;

@@ -24,7 +24,9 @@ package IapGuard::CrashTest;
 # What a client got no answer for, or another one than 202, may be verified and
 # told of all the same: twice is harmless, lost is not.  And a purchase that is
 # sent again while Redis can't be asked may get a second ticket, and be told of
-# by a second id (docs/redis.md): those are counted apart.
+# by a second id (docs/redis.md): those are counted apart,
+# with how many of them were sent while Redis was there: on a busy machine it may
+# not answer in time.
 
 use strict;
 use warnings;
@@ -43,6 +45,7 @@ use constant {
     RATE    => 40,              # requests a second, to each machine
     WORKERS => 2,
     PATIENCE => 90,             # seconds, until all has come to its end
+    LEARN   => 3,               # seconds, in which it is known that Redis is back
     DISK    => 256,             # MB
     QUEUE   => 'key=$http_x_purchase rate=400r/s concurrency=16 attempts=1000 '
                . 'retry_min=50ms retry_max=1s timeout=1500ms',
@@ -149,7 +152,7 @@ sub _read {
 
         $self->{counts}{$what}++;
         $self->{sent}{$key} = 1  if $what =~ /^s$/i;
-        $self->{again}{$key} = 1 if $what eq 'S';
+        push @{ $self->{again}{$key} }, $word if $what eq 'S';
         next if $what ne 'a';
 
         $self->{accepted}{$key}{$word} = $machine;
@@ -263,7 +266,8 @@ sub _tickets {
                               map { ["/tickets/$_->[1]"] } @here);
 
             foreach my $i (0 .. $#here) {
-                my $text = $answers[$i]{body} // $answers[$i]{error};
+                my $text = ($answers[$i]{body} // $answers[$i]{error})
+                           =~ s/\n//r;
                 next if $text =~ /"status":"verified"/;
                 $here[$i][3] = $text;
                 push @still, $here[$i];
@@ -284,7 +288,7 @@ sub _tickets {
 
 sub _ids {
     my ($self) = @_;
-    my $two = 0;
+    my ($two, $there) = (0, 0);
 
     foreach my $key (keys %{ $self->{told} }) {
         my @ids = sort keys %{ $self->{told}{$key} };
@@ -292,6 +296,7 @@ sub _ids {
 
         if ($self->{again}{$key} && $self->{redis}) {
             $two++;
+            $there++ if !grep { $self->_was_away($_) } @{ $self->{again}{$key} };
 
         } elsif (!$self->{twice}{$key}++) {
             $self->{counts}{two_ids}++;
@@ -299,9 +304,33 @@ sub _ids {
         }
     }
 
-    $self->{counts}{two_tickets} = $two;
+    @{ $self->{counts} }{qw(two_tickets two_there)} = ($two, $there);
 
     return;
+}
+
+
+# Redis can't be reached from now on, by a machine at least; or it can
+
+sub away {
+    my ($self, $is) = @_;
+    my $now = IapGuard::Loop::now();
+
+    if ($is) {
+        push @{ $self->{outages} }, [$now, $now + PATIENCE];
+    } else {
+        $self->{outages}[-1][1] = $now;
+    }
+
+    return;
+}
+
+
+sub _was_away {
+    my ($self, $when) = @_;
+
+    return grep { $_->[0] <= $when && $when <= $_->[1] + LEARN }
+                @{ $self->{outages} || [] };
 }
 
 
@@ -324,6 +353,7 @@ sub totals {
         ['activated with two ids',      $n->{two_ids} || 0],
         ['sent again while Redis was away, with two ids, as documented',
                                         $n->{two_tickets} || 0],
+        ['of these, while it was there', $n->{two_there} || 0],
         ['activations received',        $n->{deliveries} || 0],
         ['verified more than once',
             scalar grep { $_ > 1 } values %{ $self->{verified} }],
@@ -353,6 +383,16 @@ sub stop {
     $_->gone foreach $self->disks;
 
     return @complaints;
+}
+
+
+# folders go before what is mounted there, otherwise
+
+sub DESTROY {
+    my ($self) = @_;
+    local ($@, $?, $!);
+    $_->gone foreach $self->disks;
+    return;
 }
 
 

@@ -18,15 +18,13 @@ use constant ALONE => 'IAP_GUARD_DISK_ALONE';
 # Starts the program again where its mounts are nobody else's.
 
 sub alone {
-    return if $ENV{ (ALONE) } || $> != 0;
+    return if $ENV{ (ALONE) } || $> != 0
+              || system('sh', '-c', 'unshare --mount true 2> /dev/null') != 0;
 
     $ENV{ (ALONE) } = 1;
 
     exec 'unshare', '--mount', $^X, (map { "-I$_" } grep { !ref } @INC),
-         $0, @ARGV
-        if system('unshare', '--mount', 'true') == 0;
-
-    return;
+         $0, @ARGV or die "unshare: $!\n";
 }
 
 
@@ -78,6 +76,8 @@ sub empty {
 sub gone {
     my ($self) = @_;
 
+    return if $self->{owner} != $$;
+
     system 'umount', '-l', delete $self->{folder} if $self->{folder};
 
     return;
@@ -93,7 +93,7 @@ sub _mount {
 sub DESTROY {
     my ($self) = @_;
     local ($@, $?, $!);
-    $self->gone if $self->{owner} == $$;
+    $self->gone;
     return;
 }
 

@@ -124,7 +124,10 @@ sub _names {
         my $text = do { local $/; <$script> };
         my ($name) = $file =~ m{(\w+)\.lua$};
 
-        $names{ sha1_hex($text) } = $name;
+        # as they are, or as ngx_iap_script.c has them
+
+        $names{ sha1_hex($_ . $text) } = $name
+            foreach '', "#!lua\n", "#!lua flags=allow-oom\n";
     }
 
     return \%names;

@@ -84,7 +84,8 @@ sub start {
     my $until = IapGuard::Loop::now() + START_SECONDS;
 
     until (eval { $self->cli('PING') eq 'PONG' }) {
-        die "redis-server does not start\n" if IapGuard::Loop::now() > $until;
+        die "redis-server does not start: ", $self->_last_words
+            if IapGuard::Loop::now() > $until;
         sleep 0.02;
     }
 
@@ -93,6 +94,16 @@ sub start {
     $self->{pid} = $self->info('server')->{process_id};
 
     return $self;
+}
+
+
+sub _last_words {
+    my ($self) = @_;
+
+    open my $file, '<', "$self->{folder}/redis.out" or return "\n";
+    my @lines = <$file>;
+
+    return join '', splice @lines, @lines > 5 ? -5 : 0;
 }
 
 

@@ -7,6 +7,7 @@
 --   order=loop|random   one after the other, or any (loop)
 --   prepare=1           make all requests before the run: for few senders
 --   depth=              requests pipelined in one go (1)
+--   body=BYTES          POST with a body of so many bytes
 --   close=1             a connection for each request
 --   delay=MIN-MAX       milliseconds that a connection waits between requests
 --   threads=            as wrk's -t: threads share the senders between them
@@ -24,9 +25,11 @@ end
 -- the request as a list of texts, and where the sender's number goes in it
 
 local function compile()
-   local text = string.format("GET %s HTTP/1.1\r\nHost: %s\r\n%s%s\r\n",
-      wrk.path, wrk.headers["Host"], table.concat(opt.headers),
-      opt.close and "Connection: close\r\n" or "")
+   local body = string.rep("x", tonumber(opt.body or 0))
+   local text = string.format("%s %s HTTP/1.1\r\nHost: %s\r\n%s%s%s\r\n%s",
+      opt.body and "POST" or "GET", wrk.path, wrk.headers["Host"],
+      table.concat(opt.headers), opt.close and "Connection: close\r\n" or "",
+      opt.body and "Content-Length: " .. #body .. "\r\n" or "", body)
 
    parts, numbers, addresses = {}, {}, {}
 

@@ -18,12 +18,12 @@ fi
 
 cd "$build"
 
-# folders: files may have come or gone
+# folders: files may have come or gone; and the scripts, which configure embeds
 
 stale() {
     local path
 
-    for path in "$addon/config" "$root"/src/{core,event}; do
+    for path in "$addon/config" "$root"/src/{core,event} "$root"/lua{,/*.lua}; do
         [ objs/Makefile -nt "$path" ] || return 0
     done
 
