@@ -8,7 +8,7 @@
 #
 # Runs beside others.
 #
-# By hand: --units=1000 --submits=20000, and --store=file, redis or cluster.
+# By hand: --units=, --submits=, and --store=file, redis or cluster.
 
 use strict;
 use warnings;
@@ -43,8 +43,8 @@ Getopt::Long::GetOptions(\my %options, 'units=i', 'submits=i', 'store=s')
 Getopt::Long::Configure('default');
 Getopt::Long::Configure('default');
 
-my $units   = $options{units}   || 200;
-my $submits = $options{submits} || 4000;
+my $units   = $options{units}   || 1000;
+my $submits = $options{submits} || 20_000;
 my @stores  = $options{store}   || qw(file redis cluster);
 my %paths   = IapGuard::Nginx->options;
 my $json    = JSON::PP->new->canonical->utf8;
