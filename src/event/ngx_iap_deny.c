@@ -277,6 +277,37 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
 }
 
 
+void
+ngx_iap_undeny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
+    uint64_t pardons)
+{
+    iap_entry_t          *entry;
+    ngx_iap_deny_keys_t   keys;
+
+    if (check->kind == IAP_CHECK_DISTINCT) {
+        return;
+    }
+
+    ngx_iap_deny_keys(zone, slot, check, pardons, 0, &keys);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    if (check->kind == IAP_CHECK_WINDOW
+        && iap_hash_equal(slot->denied_window.key, keys.key))
+    {
+        slot->denied_window.until = 0;
+    }
+
+    entry = iap_table_find(ngx_iap_deny_table(zone, check), keys.key);
+
+    if (entry != NULL) {
+        entry->until = 0;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
 static ngx_int_t
 ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key, iap_ticks_t now,
     iap_ticks_t until)

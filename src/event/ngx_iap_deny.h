@@ -57,5 +57,13 @@ void ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *check, iap_hash_t *users, ngx_uint_t n, iap_ticks_t longest,
     uint64_t pardons);
 
+/*
+ * What a bucket or a window is known to refuse may be admitted again: a token
+ * or a place has been given back.  A segment is told of in time anyway.
+ */
+
+void ngx_iap_undeny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_check_t *check, uint64_t pardons);
+
 
 #endif /* NGX_IAP_DENY_H */

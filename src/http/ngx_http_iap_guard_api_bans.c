@@ -416,6 +416,7 @@ ngx_http_iap_guard_ban_layer(ngx_http_iap_guard_t *guard, ngx_str_t *name)
     for (i = 0; i < guard->layers.nelts; i++) {
 
         if (layers[i]->identity != NULL
+            && layers[i]->kind != NGX_HTTP_IAP_GUARD_CODE
             && layers[i]->name.len == name->len
             && ngx_strncmp(layers[i]->name.data, name->data, name->len) == 0)
         {

@@ -3,6 +3,7 @@
  *
  *   _code_conf   iap_guard_code, as configured
  *   _code        the decision: reserves a unit, when nothing else refuses
+ *   _code_told   what the ledger has told of it
  *   _attempts    how many unknown codes somebody may try
  *   _gate        many requests with one code at once
  *   _unit        operations on a unit, its lease, and its way with a ticket
@@ -177,8 +178,25 @@ ngx_int_t ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 ngx_int_t ngx_http_iap_guard_code_ask(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+
+/* _code_told */
+
 ngx_int_t ngx_http_iap_guard_code_told(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+/* the ledger's word, for _ask; the request ends */
+
+void ngx_http_iap_guard_code_done(ngx_iap_ledger_op_t *op);
+void ngx_http_iap_guard_code_forsake(void *data);
+
+/* unit->answer's conclusion; and a refusal's.  As the steps above. */
+
+ngx_int_t ngx_http_iap_guard_code_answer(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
+ngx_int_t ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, iap_verdict_e verdict,
+    iap_code_event_e event);
 
 /* whether it tells of a unit that the user has had already */
 

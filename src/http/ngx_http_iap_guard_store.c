@@ -49,6 +49,8 @@ static ngx_http_iap_guard_trip_t *ngx_http_iap_guard_trip_create(
 static void ngx_http_iap_guard_trip_free(ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_depart(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
+static ngx_int_t ngx_http_iap_guard_depart_code(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_subjects(ngx_http_iap_guard_trip_t *trip);
@@ -74,6 +76,8 @@ static ngx_int_t ngx_http_iap_guard_settled(ngx_http_request_t *r,
 static void ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
     ngx_uint_t *broken, ngx_uint_t *n);
+static void ngx_http_iap_guard_share(ngx_http_iap_guard_decision_t *d,
+    ngx_uint_t i);
 static ngx_int_t ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_trip_t *trip, ngx_uint_t looks);
 
@@ -245,18 +249,12 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     }
 
     if (rc == -1 && d->ilcf->code != NULL) {
-        rc = ngx_http_iap_guard_code_begin(r, ctx, d);
-
-        if (rc == NGX_OK) {
-            rc = ngx_http_iap_guard_code_first(r, ctx);
-        }
+        rc = ngx_http_iap_guard_depart_code(r, ctx, trip);
 
         if (rc != NGX_OK) {
             ngx_http_iap_guard_trip_free(trip);
             return rc;
         }
-
-        rc = -1;
 
     } else if (rc >= 0 || d->n == 0) {
         ngx_http_iap_guard_code_elsewhere(ctx);
@@ -292,6 +290,18 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     ctx->trip = trip;
 
     return NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_depart_code(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_iap_guard_code_begin(r, ctx, &trip->d);
+
+    return rc == NGX_OK ? ngx_http_iap_guard_code_first(r, ctx) : rc;
 }
 
 
@@ -680,14 +690,33 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
 }
 
 
-/* what layers have taken, before something refused */
+/* what layers have taken, before something refused; whom they had refused for
+   that meanwhile is not denied any more */
 
 static void
 ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip)
 {
-    if (trip->imcf->redis != NULL) {
-        ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
+
+    if (trip->imcf->redis == NULL) {
+        return;
     }
+
+    d = &trip->d;
+
+    if (ngx_iap_denies(trip->imcf->zone)) {
+        ngx_http_iap_guard_hash(d);
+
+        for (i = 0; i < d->n; i++) {
+            if (trip->asked.subjects[i].taken) {
+                ngx_iap_undeny(trip->imcf->zone, d->ilcf->guard->slot,
+                               &d->checks[i], d->pardons);
+            }
+        }
+    }
+
+    ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
 }
 
 
@@ -727,6 +756,46 @@ ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
 }
 
 
+/* by this machine's part of its limit */
+
+static void
+ngx_http_iap_guard_share(ngx_http_iap_guard_decision_t *d, ngx_uint_t i)
+{
+    uint32_t                     users;
+    iap_check_t                 *check;
+    ngx_http_iap_guard_layer_t  *layer;
+
+    layer = d->layers[i];
+    check = &d->checks[i];
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        check->bucket = layer->local_bucket;
+        break;
+
+    case IAP_CHECK_DISTINCT:
+
+        if (d->divided >> i & 1) {
+            break;
+        }
+
+        users = ngx_max(check->distinct.users / layer->share, 1);
+
+        if (users != check->distinct.users) {
+            check->distinct.users = users;
+            d->divided |= (uint32_t) 1 << i;
+        }
+
+        break;
+
+    default:
+        check->window = layer->local_window;
+        break;
+    }
+}
+
+
 /*
  * Decides those of the broken checks that want it in the zone, together, each
  * by this machine's share of its limit; or only looks, and charges nothing.
@@ -738,7 +807,6 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
     ngx_http_iap_guard_trip_t *trip, ngx_uint_t looks)
 {
     ngx_int_t                        refused;
-    uint32_t                         users;
     ngx_uint_t                       i, k, *broken, local[IAP_CHECKS_MAX];
     iap_check_t                     *check, checks[IAP_CHECKS_MAX];
     ngx_http_iap_guard_layer_t      *layer;
@@ -763,31 +831,7 @@ ngx_http_iap_guard_local(ngx_http_request_t *r,
             continue;
         }
 
-        switch (check->kind) {
-
-        case IAP_CHECK_BUCKET:
-            check->bucket = layer->local_bucket;
-            break;
-
-        case IAP_CHECK_DISTINCT:
-
-            if (d->divided >> broken[i] & 1) {
-                break;
-            }
-
-            users = ngx_max(check->distinct.users / layer->share, 1);
-
-            if (users != check->distinct.users) {
-                check->distinct.users = users;
-                d->divided |= (uint32_t) 1 << broken[i];
-            }
-
-            break;
-
-        default:
-            check->window = layer->local_window;
-            break;
-        }
+        ngx_http_iap_guard_share(d, broken[i]);
 
         checks[k] = *check;
         local[k++] = broken[i];
