@@ -8,8 +8,10 @@
 --                              closed (0 or 1), expires (0: never)
 --        2   unit      hash    token -> the unit: state, made, until, lease,
 --                              "s" or "r" (what becomes of it when its lease is
---                              over: sold or released), status, ticket or "-",
---                              user; a blank between them
+--                              over: sold or released) or "t" (it was taken over
+--                              from one that may be sold: sold, and also if it
+--                              is released), status, ticket or "-", user; a
+--                              blank between them
 --        3   user      hash    user -> the tokens of units that are reserved,
 --                              kept or sold, a blank between them
 --        4   made      zset    token -> when it was made; of all units
@@ -170,7 +172,7 @@ local function unit_of(token)
   end
 
   local state, made, ends, lease, unknown, status, ticket, user =
-    match(text, '^([1-6]) (%d+) (%d+) (%d+) ([sr]) (%d+) (%S+) (.*)$')
+    match(text, '^([1-6]) (%d+) (%d+) (%d+) ([srt]) (%d+) (%S+) (.*)$')
 
   if not state then
     error('a unit that is not the guard\'s')
@@ -295,7 +297,7 @@ end
 
 local function run_out(c, token, u)
   if u and u.state == RESERVED then
-    become(c, token, u, u.unknown == 's' and SOLD_UNKNOWN or RELEASED_UNKNOWN,
+    become(c, token, u, u.unknown ~= 'r' and SOLD_UNKNOWN or RELEASED_UNKNOWN,
            remembered(u))
   else
     -- one that was lost: the audit will tell
@@ -486,6 +488,7 @@ local function reserve()
 
   if ARGV[6] ~= '1' then
     if u then
+      unknown = 't'
       become(c, other, u, RELEASED, remembered(u))
     end
 
@@ -506,6 +509,10 @@ local function step(state, event, is_free)
 
   if event == 'release' then
     return state == SOLD and SOLD or RELEASED
+  end
+
+  if event == 'return' then
+    return IS_RESERVED[state] and SOLD_UNKNOWN or state
   end
 
   if event == 'renew' then
@@ -538,7 +545,11 @@ local function settle()
   local is_free = free(c) > 0
                   and (before ~= RELEASED or status == '1')
                   and (not u or u.user == '' or #tokens(u.user, token) == 0)
-  local after = step(before, event, is_free)
+  -- what was taken over may be sold, whatever became of the second request
+
+  local happens = event == 'release' and u and u.unknown == 't' and 'return'
+                  or event
+  local after = step(before, happens, is_free)
 
   if not after then
     return { 'none', integer(before), integer(before) }

@@ -5,6 +5,7 @@
  *
  *     code=1;code=2           some take ";" for "&"
  *     code=1&code[]=2         some make an array of it, or drop the rest
+ *     code=1&code[%]=2        the same, whatever is between the brackets
  *     code=1&+code=2          some drop blanks before a name
  *     a_b=1&a.b=2&a+b=3       PHP makes "_" of a dot and of a blank
  *     code=1&CODE=2           as in JSON
@@ -147,7 +148,8 @@ iap_form_piece(iap_form_t *form, iap_view_t piece, bool pair)
 }
 
 
-/* without the blanks before it; a name with a stray percent sign is none */
+/* without the blanks before it; a stray percent sign stands for itself, as to
+   most parsers */
 
 static void
 iap_form_key(iap_view_t name, iap_form_key_t *key)
@@ -160,8 +162,9 @@ iap_form_key(iap_view_t name, iap_form_key_t *key)
     while (name.len > 0) {
 
         if (!iap_form_byte(&name, &byte)) {
-            key->len = 0;
-            return;
+            key->plain = false;
+            name.data++;
+            name.len--;
         }
 
         if (key->len == 0 && iap_field_is_blank(byte)) {

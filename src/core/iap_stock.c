@@ -9,6 +9,7 @@ static bool iap_stock_run_out(iap_unit_e state, iap_unit_e end,
     iap_stock_step_t *step);
 static bool iap_stock_keep(iap_unit_e state, bool free,
     iap_stock_step_t *step);
+static iap_unit_e iap_stock_returned(iap_unit_e state);
 static int iap_stock_sold(iap_unit_e state);
 static int iap_stock_reserved(iap_unit_e state);
 static bool iap_code_blank(uint8_t c);
@@ -38,6 +39,10 @@ iap_stock_step(iap_unit_e state, iap_stock_event_e event, bool free,
             step->state = IAP_UNIT_RELEASED;
         }
 
+        break;
+
+    case IAP_STOCK_RETURN:
+        step->state = iap_stock_returned(state);
         break;
 
     case IAP_STOCK_KEEP:
@@ -103,6 +108,25 @@ iap_stock_keep(iap_unit_e state, bool free, iap_stock_step_t *step)
 
     default:
         return false;
+    }
+}
+
+
+static iap_unit_e
+iap_stock_returned(iap_unit_e state)
+{
+    switch (state) {
+
+    case IAP_UNIT_RESERVED:
+    case IAP_UNIT_KEPT:
+        return IAP_UNIT_SOLD_UNKNOWN;
+
+    case IAP_UNIT_NONE:
+    case IAP_UNIT_RELEASED_UNKNOWN:
+        return IAP_UNIT_RELEASED;
+
+    default:
+        return state;
     }
 }
 

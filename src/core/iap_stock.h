@@ -12,6 +12,10 @@
  *
  * A definite word that comes late corrects an unknown one; the first definite
  * word stands.  KEPT belongs to a ticket, and has no lease.
+ *
+ * A user whose unit is SOLD_UNKNOWN takes it over with the next request.  That
+ * the second one fails, or never came so far, says nothing of the first: what
+ * was taken over is never free again, and its RELEASE is a RETURN.
  */
 
 #ifndef IAP_STOCK_H
@@ -51,7 +55,8 @@ typedef enum {
     IAP_STOCK_KEEP,             /* it is a ticket's from now on */
     IAP_STOCK_RENEW,            /* its lease */
     IAP_STOCK_RUN_OUT_SOLD,     /* the lease is over: "unknown=" */
-    IAP_STOCK_RUN_OUT_RELEASED
+    IAP_STOCK_RUN_OUT_RELEASED,
+    IAP_STOCK_RETURN            /* RELEASE of what was taken over */
 } iap_stock_event_e;
 
 

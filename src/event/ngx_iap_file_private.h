@@ -166,6 +166,7 @@ typedef struct {
     iap_unit_e     state;
     sqlite3_int64  status;
     iap_key_t      user;            /* of a tombstone: empty */
+    ngx_uint_t     taken_over;      /* from one that may be sold */
 } ngx_iap_file_unit_t;
 
 

@@ -361,10 +361,11 @@ const char *const  ngx_iap_file_texts[] = {
         " closed, code FROM codes WHERE code > ?1 ORDER BY code LIMIT ?2",
 
     [NGX_IAP_SQL_UNIT] =
-        "SELECT n, state, status, user FROM units"
+        "SELECT n, state, status, user, unknown_sold FROM units"
         " WHERE code = ?1 AND token = ?2",
     [NGX_IAP_SQL_UNIT_OF] =
-        "SELECT n, state, status, user FROM units INDEXED BY units_user"
+        "SELECT n, state, status, user, unknown_sold"
+        " FROM units INDEXED BY units_user"
         " WHERE code = ?1 AND user = ?2 AND " NGX_IAP_FILE_HELD
         " ORDER BY state LIMIT 1",
     [NGX_IAP_SQL_UNIT_ADD] =

@@ -10,6 +10,10 @@
 #include <string.h>
 
 
+/* in the column `unknown_sold`, beside 0 and 1 */
+#define NGX_IAP_FILE_TAKEN_OVER  2
+
+
 static ngx_int_t ngx_iap_file_reserve_answer(ngx_iap_file_db_t *db,
     ngx_iap_reserve_t *reserve, ngx_iap_file_code_t *code,
     ngx_iap_file_unit_t *own);
@@ -165,10 +169,14 @@ static ngx_int_t
 ngx_iap_file_reserve_one(ngx_iap_file_db_t *db, ngx_iap_reserve_t *reserve,
     ngx_iap_file_code_t *code, ngx_iap_file_unit_t *own)
 {
-    sqlite3_int64     until;
+    sqlite3_int64     until, unknown;
     iap_stock_step_t  step;
 
+    unknown = reserve->unknown_sold;
+
     if (own->n != 0) {
+        unknown = NGX_IAP_FILE_TAKEN_OVER;
+
         ngx_iap_file_unit_step(code, own->state, IAP_STOCK_RELEASE, 0, &step);
 
         if (ngx_iap_file_unit_set(db, code, own->n, step.state,
@@ -190,7 +198,7 @@ ngx_iap_file_reserve_one(ngx_iap_file_db_t *db, ngx_iap_reserve_t *reserve,
                              (size_t) IAP_TICKET_LEN, reserve->user.data,
                              (size_t) reserve->user.len,
                              (sqlite3_int64) IAP_UNIT_RESERVED,
-                             (sqlite3_int64) reserve->unknown_sold,
+                             unknown,
                              (sqlite3_int64) db->now,
                              until - (sqlite3_int64) db->now, until);
 }
@@ -202,6 +210,7 @@ ngx_iap_file_unit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
     ngx_int_t             free;
     ngx_iap_unit_t       *unit;
     iap_stock_step_t      step;
+    iap_stock_event_e     event;
     ngx_iap_file_code_t   code;
     ngx_iap_file_unit_t   row;
 
@@ -229,8 +238,10 @@ ngx_iap_file_unit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_ERROR;
     }
 
-    ngx_iap_file_unit_step(&code, row.state, unit->event, (ngx_uint_t) free,
-                           &step);
+    event = unit->event == IAP_STOCK_RELEASE && row.taken_over
+            ? IAP_STOCK_RETURN : unit->event;
+
+    ngx_iap_file_unit_step(&code, row.state, event, (ngx_uint_t) free, &step);
     unit->before = row.state;
     unit->after = step.state;
 
@@ -480,6 +491,8 @@ ngx_iap_file_unit_row(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
 
     unit->n = sqlite3_column_int64(stmt, 0);
     unit->status = sqlite3_column_int64(stmt, 2);
+    unit->taken_over = sqlite3_column_int(stmt, 4)
+                       == NGX_IAP_FILE_TAKEN_OVER;
 
     user = sqlite3_column_blob(stmt, 3);
     len = user != NULL ? (size_t) sqlite3_column_bytes(stmt, 3) : 0;

@@ -221,8 +221,9 @@ ngx_http_iap_guard_unit_done(ngx_iap_ledger_op_t *op)
     user.data = uop->user.data;
     user.len = uop->user.len;
 
-    if (told->event == IAP_STOCK_RELEASE) {
-
+    if (told->event == IAP_STOCK_RELEASE
+        && told->after != IAP_UNIT_SOLD_UNKNOWN)
+    {
         /* if it is done too late to be told, then at once, as far as this
            machine is concerned */
 
@@ -233,7 +234,8 @@ ngx_http_iap_guard_unit_done(ngx_iap_ledger_op_t *op)
     if (op->result == NGX_IAP_LEDGER_OK || op->result == NGX_IAP_LEDGER_NONE) {
         event = told->event == IAP_STOCK_SELL ? IAP_CODE_EVENT_SOLD
                 : told->event == IAP_STOCK_KEEP ? IAP_CODE_EVENT_KEPT
-                                                : IAP_CODE_EVENT_RELEASED;
+                : told->after == IAP_UNIT_SOLD_UNKNOWN
+                  ? IAP_CODE_EVENT_UNKNOWN : IAP_CODE_EVENT_RELEASED;
 
         if (op->result == NGX_IAP_LEDGER_NONE
             && told->event != IAP_STOCK_RELEASE)

@@ -50,6 +50,7 @@ typedef struct {
     int         user;           /* -1: a tombstone's */
     iap_unit_e  state;
     bool        unknown_sold;
+    bool        taken_over;
     uint64_t    made;
     uint64_t    lease;
     uint64_t    until;          /* 0: never */
@@ -375,6 +376,12 @@ sm_unit_step(stock_model_t *m, sm_code_t *code, uint64_t token,
     now = m->k->now(m->k->data);
     u = code->exists ? sm_by_token(code, token) : NULL;
     next = sm_table[u != NULL ? u->state : IAP_UNIT_NONE][op->event];
+
+    if (u != NULL && u->taken_over && op->event == IAP_STOCK_RELEASE
+        && u->state != IAP_UNIT_SOLD && u->state != IAP_UNIT_RELEASED)
+    {
+        next = IAP_UNIT_SOLD_UNKNOWN;
+    }
 
     if (next == SM_KEEP_FREE) {
         next = (u->state != IAP_UNIT_RELEASED

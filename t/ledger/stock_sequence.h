@@ -76,7 +76,8 @@ sm_reserve(stock_model_t *m, sm_code_t *code)
 
     m->tokens = token > m->tokens ? token : m->tokens;
     u = sm_add(m, code, token, user, IAP_UNIT_RESERVED);
-    u->unknown_sold = op.unknown_sold;
+    u->taken_over = own != NULL;
+    u->unknown_sold = op.unknown_sold || u->taken_over;
     u->lease = op.lease;
     u->until = u->made + op.lease;
 

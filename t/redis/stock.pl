@@ -112,7 +112,7 @@ sub read_steps {
 
     is "$max $r $t", "@constants", 'the script has the numbers of the core';
     is $sweep, $header, 'and looks at as many leases as the file';
-    is scalar keys %steps, 7 * 6 * 2, 'the core says what every event does';
+    is scalar keys %steps, 7 * 7 * 2, 'the core says what every event does';
 
     return;
 }
@@ -1106,7 +1106,8 @@ sub model_reserve {
     return 'reserved' if $how{dry};
 
     model_become($model, $unknown, RELEASED, $model->{now} + DAY) if $unknown;
-    $units->{$token} = { user => $user, unknown => $how{unknown}, status => 0,
+    $units->{$token} = { user => $user, status => 0, over => !!$unknown,
+                         unknown => $unknown ? 's' : $how{unknown},
                          order => ++$model->{order} };
     model_become($model, $units->{$token}, RESERVED,
                  $model->{now} + $how{lease});
@@ -1125,7 +1126,8 @@ sub model_unit {
            values %{ $model->{units} };
     my $late   = $before == RELEASED && !$status;
     my $free   = model_free($model) > 0 && !$others && !$late ? 1 : 0;
-    my ($done, $after) = @{ $steps{"$before $event $free"} };
+    my $step   = $event eq 'release' && $u && $u->{over} ? 'return' : $event;
+    my ($done, $after) = @{ $steps{"$before $step $free"} };
 
     return "none $before $before" if !$done;
 

@@ -23,7 +23,8 @@ main(void)
         { IAP_STOCK_KEEP, "keep" },
         { IAP_STOCK_RENEW, "renew" },
         { IAP_STOCK_RUN_OUT_SOLD, "s" },
-        { IAP_STOCK_RUN_OUT_RELEASED, "r" }
+        { IAP_STOCK_RUN_OUT_RELEASED, "r" },
+        { IAP_STOCK_RETURN, "return" }
     };
 
     for (state = IAP_UNIT_NONE; state <= IAP_UNIT_RELEASED_UNKNOWN; state++) {

@@ -362,6 +362,8 @@ form_values(void)
             "form: without a value");
     refused(IAP_FORMAT_FORM, UT_VIEW("code=&x=code"), "code",
             IAP_FIELD_MISSING, "form: an empty value");
+    refused(IAP_FORMAT_FORM, UT_VIEW("code%=1&%code=2&c%4ode=3"), "code",
+            IAP_FIELD_MISSING, "form: stray percent signs");
     refused(IAP_FORMAT_FORM, UT_VIEW("codes=1&cod=2&xcode=3"), "code",
             IAP_FIELD_MISSING, "form: other names");
     refused(IAP_FORMAT_FORM, UT_VIEW("{\"code\":\"A\"}"), "code",
@@ -411,6 +413,9 @@ form_alike(void)
         { "code=A&code[]=B", "code" },
         { "code[x]=A&code=B", "code" },
         { "code%5B%5D=A&code=B", "code" },
+        { "code=A&code[%]=B", "code" },
+        { "code=A&code[]%4=B", "code" },
+        { "code[%zz]=A&code=B", "code" },
         { "code=A&+code=B", "code" },
         { "code=A&%09%20code=B", "code" },
         { "code=A&code+=B", "code" },

@@ -228,7 +228,7 @@ sub wrong {
         for i = 1, #units, 2 do
           local token = units[i]
           local state, made, ends, lease, unknown, status, ticket, user =
-            units[i + 1]:match('^(%d) (%d+) (%d+) (%d+) ([sr]) (%d+) (%S+) (.*)$')
+            units[i + 1]:match('^(%d) (%d+) (%d+) (%d+) ([srt]) (%d+) (%S+) (.*)$')
 
           if not state then return token .. ': ' .. units[i + 1] end
 
