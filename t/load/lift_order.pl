@@ -123,6 +123,7 @@ sub banned_since {
 
     kill 'STOP', $first, $second;
     $lift->($key);
+    sleep APART;
 
     my @log = saved();
     $redis->kill;
