@@ -6,7 +6,7 @@
 #
 # What a file of tests has said is in build/test/SUITE/FILE.log.
 
-ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 load ends"
+ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 waits load ends"
 
 TEST_OUT=$BUILD/test
 
@@ -155,7 +155,7 @@ prepare() {
         http2)
             curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
             locked build_installed ;;
-        perl | plain | store | hup | load)
+        perl | plain | store | hup | waits | load)
             locked build_installed ;;
         static)
             locked build_static ;;
@@ -396,9 +396,18 @@ no_asan_reports() {
 
 
 # Whole machines of servers and clients.  Those that measure have this one for
-# themselves, one after the other; the others say so, and belong to "plain".
+# themselves, one after the other; the others say so, and belong to "plain" or,
+# if they mostly wait but are timed, to "waits".
 
 BESIDE='^# Runs beside others\.'
+BESIDE_WAITING='^# Runs beside others that wait\.'
+
+suite_waits() {
+    use_installed
+    nginx_in_environment
+    run_suite waits 3 "perl -It/lib" "$@"
+}
+
 
 suite_load() {
     use_installed
@@ -455,8 +464,11 @@ files_of() {
             unit:t/unit/ut_*.c)     echo "$file" ;;
             plain:t/load/*.pl)
                 ! grep -q "$BESIDE" "$file" || echo "$file" ;;
+            waits:t/load/*.pl)
+                ! grep -q "$BESIDE_WAITING" "$file" || echo "$file" ;;
             load:t/load/*.pl)
-                grep -q "$BESIDE" "$file" || echo "$file" ;;
+                grep -q -e "$BESIDE" -e "$BESIDE_WAITING" "$file" \
+                    || echo "$file" ;;
             ledger:t/ledger/ledger_*.c) echo "$file" ;;
             ends:t/load/*_ends.pl)  echo "$file" ;;
             redis:t/redis/*/*)      ;;

@@ -4,6 +4,8 @@
 # after how many calls, what clients see, when it closes again; who gets a
 # probe when the open time ends; and that nothing is left behind by clients
 # that leave and workers that are killed.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;

@@ -3,6 +3,8 @@
 # The wall clock is set by an hour, ahead and back, while a breaker is closed,
 # open, half-open and on hold: none of it lasts longer or shorter, nothing that
 # was counted is lost, and the times that are shown are the clock's of then.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;

@@ -4,6 +4,8 @@
 # until the moment that it gave, in each of its forms, and then there are again,
 # never more at once than "inflight".  It is no failure, and as an answer to a
 # probe no success either.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;

@@ -2,6 +2,8 @@
 
 # Who drains: one worker at any time, however workers come and go; and what it
 # had begun when it went.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;

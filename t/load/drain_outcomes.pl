@@ -2,6 +2,8 @@
 
 # What becomes of a queued request, answer by answer; what its target gets, and
 # what the service that waits for it is told.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;

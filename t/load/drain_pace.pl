@@ -4,6 +4,8 @@
 # nobody sees but the queue itself; not at all while its target asks for it; and
 # what live traffic and users have to say to it.  An outage with thousands
 # queued is drain_ten_thousand.pl's.
+#
+# Runs beside others that wait.
 
 use strict;
 use warnings;
