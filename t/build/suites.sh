@@ -403,9 +403,15 @@ BESIDE='^# Runs beside others\.'
 BESIDE_WAITING='^# Runs beside others that wait\.'
 
 suite_waits() {
+    local files
+
+    # those of the drain take longest, and are first of all
+
+    mapfile -t files < <(printf '%s\n' "$@" | sort -r)
+
     use_installed
     nginx_in_environment
-    run_suite waits 3 "perl -It/lib" "$@"
+    run_suite waits 3 "perl -It/lib" "${files[@]}"
 }
 
 
