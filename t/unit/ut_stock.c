@@ -5,7 +5,7 @@
 
 
 #define STATES  7
-#define EVENTS  6
+#define EVENTS  7
 
 /* not done: the unit stays as it is */
 #define NOT  -1
@@ -25,7 +25,8 @@ static const char *const  states[STATES] = {
 };
 
 static const char *const  events[EVENTS] = {
-    "sell", "release", "keep", "renew", "run out: sold", "run out: released"
+    "sell", "release", "keep", "renew", "run out: sold", "run out: released",
+    "return"
 };
 
 /* of each state: what the code counts it as */
@@ -40,22 +41,22 @@ static const int  counts[STATES][2] = {
 
 static const int  after[2][STATES][EVENTS] = {
     {
-        { NOT,  RELEASED, NOT,  NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, RESERVED, SOLD_U, RELEASED_U },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
-        { SOLD, SOLD,     SOLD, NOT,      NOT,    NOT },
-        { SOLD, RELEASED, NOT,  NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
-        { SOLD, RELEASED, NOT,  NOT,      NOT,    NOT },
+        { NOT,  RELEASED, NOT,  NOT,      NOT,    NOT, RELEASED },
+        { SOLD, RELEASED, KEPT, RESERVED, SOLD_U, RELEASED_U, SOLD_U },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, SOLD_U },
+        { SOLD, SOLD,     SOLD, NOT,      NOT,    NOT, SOLD },
+        { SOLD, RELEASED, NOT,  NOT,      NOT,    NOT, RELEASED },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, SOLD_U },
+        { SOLD, RELEASED, NOT,  NOT,      NOT,    NOT, RELEASED },
     },
     {
-        { NOT,  RELEASED, NOT,  NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, RESERVED, SOLD_U, RELEASED_U },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
-        { SOLD, SOLD,     SOLD, NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
-        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT },
+        { NOT,  RELEASED, NOT,  NOT,      NOT,    NOT, RELEASED },
+        { SOLD, RELEASED, KEPT, RESERVED, SOLD_U, RELEASED_U, SOLD_U },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, SOLD_U },
+        { SOLD, SOLD,     SOLD, NOT,      NOT,    NOT, SOLD },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, RELEASED },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, SOLD_U },
+        { SOLD, RELEASED, KEPT, NOT,      NOT,    NOT, RELEASED },
     }
 };
 
