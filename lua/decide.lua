@@ -22,8 +22,7 @@
 --            b: burst       d: users    w: length
 --        then, for each run, which is decisions, one after the other, held
 --        to the same rules in the same order:
---            a text of bytes: 32, + 1 if each decision has a bucket that a
---                decision before has, + 2 if they differ in their sets;
+--            a text of bytes: 32, + 1 if the decisions differ in their sets;
 --                32 + the number of decisions; then, for each check, 32 + the
 --                number of its rule, 1 to 223
 --            the member's text for each decision, if there is a check of
@@ -34,7 +33,8 @@
 --        back; then one letter for each check of each decision, as one text:
 --            -  not looked at: a check before it refused
 --            A  admitted
---            N  admitted, and the member is new
+--            N  admitted, and the member is new.  Where nothing may be given
+--               back it is not looked up, and A may stand for it.
 --            R  refused
 --            E  broken: the layer's on_error decides
 --        then four for each decision that has an R or an E, in order:
@@ -77,14 +77,17 @@
 --     d  set back by more than a window, the set begins afresh.  In C it
 --        does, too, but those who were in it are let in for a while.
 --
--- Needs Redis 6.2 (PXAT, ZMSCORE), and the right to call TIME, GET, MGET,
--- EXISTS, SET, ZRANGE, ZMSCORE, ZCOUNT, ZADD, ZREM, ZREMRANGEBYSCORE and
--- PEXPIREAT.  Without MGET or EXISTS it decides as well, but for more.
+-- Needs Redis 6.2 (PXAT, ZMSCORE), and the right to call TIME, GET, SET,
+-- DEL, INCRBY, PEXPIREAT, ZRANGE, ZMSCORE, ZCOUNT, ZADD, ZREM and
+-- ZREMRANGEBYSCORE.
 --
 -- What it costs, besides the work of the commands themselves: first their
 -- number, then the number of arguments, then the texts, tables and functions
--- that Lua has to make and to throw away again.  So tables are made in their
--- size, and few of them.
+-- that Lua has to make and to throw away again.  So a bucket is charged before
+-- it is known to have a token, which reads it as well, and refunded if it has
+-- none or if another layer refuses: both are rare, for who was refused is not
+-- asked for again (the deny cache).  And tables are made in their size, and
+-- few of them.
 --
 
 local KEYS, ARGV = KEYS, ARGV
@@ -105,6 +108,7 @@ local EPOCH_MS = 1735689600000
 local PARTS = 6
 local AHEAD_MAX = 6
 local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
+local MANY = 4
 local BUCKET, WINDOW, DISTINCT, DRY_RUN =
   byte('b'), byte('w'), byte('d'), byte('D')
 
@@ -137,56 +141,73 @@ local function expiry(moment)
 end
 
 
--- Each kind has a look and a charge.  A look changes nothing but what the
--- clock left behind when it was set back.  It returns the letter and, by
+-- Each kind has a look and a charge.  A look returns the letter and, by
 -- letter, what the charge is to be told (A, N), the wait (R) or the token
--- (E).  A charge returns the token if it fails.
+-- (E).  A charge returns the token if it fails.  But for buckets a look
+-- changes nothing, unless the clock was set back.
 
--- Buckets are read some at a time: held, from KEYS[base + 1] to
--- KEYS[filled].  In it false stands for what is missing or of another type,
--- and nil for what could not be read.  Whether all of it that is false is
--- missing is looked up once it matters.
+-- What a look returns of a bucket that was full, because there was none (NONE)
+-- or its moment is past (OVER).
 
-local held, base, filled, missing = nil, 0, 0, nil
+local NONE, OVER = 0, -1
 
 
-local function buckets_read(k)
-  local n = 1
-
-  held = nil
-
-  if k + 7 <= #KEYS then
-    n = 8
-    held = pcall('MGET', KEYS[k], KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
-                 KEYS[k + 4], KEYS[k + 5], KEYS[k + 6], KEYS[k + 7])
-
-  elseif k + 1 <= #KEYS then
-    n = 2
-    held = pcall('MGET', KEYS[k], KEYS[k + 1])
+local function bucket_back(k, tat, rule)
+  if tat ~= NONE then
+    return failed(pcall('INCRBY', KEYS[k], '-' .. rule.step))
   end
 
-  base, filled, missing = k - 1, k + n - 1, nil
+  return failed(pcall('DEL', KEYS[k]))
 end
 
 
-local function buckets_missing()
-  local k, n, there = base + 1, filled - base, 0
+-- What a look has made of a bucket is not what most are: tat is neither that
+-- of one that was partly full, nor more than an empty one's.  What is missing
+-- counts from 0.
 
-  if missing == nil then
-    for i = 1, n do
-      there = there + (held[i] and 1 or 0)
+local function bucket_look(k, rule, tat)
+  if type(tat) ~= 'number' then
+    local err = failed(tat)
+
+    if err == 'ERR' and type(pcall('GET', KEYS[k])) == 'string' then
+      err = 'WRONGVALUE'
     end
 
-    if n == 8 then
-      missing = pcall('EXISTS', KEYS[k], KEYS[k + 1], KEYS[k + 2],
-                      KEYS[k + 3], KEYS[k + 4], KEYS[k + 5], KEYS[k + 6],
-                      KEYS[k + 7]) == there
-    else
-      missing = pcall('EXISTS', KEYS[k], KEYS[k + 1]) == there
-    end
+    return 'E', err
   end
 
-  return missing
+  local before, err = tat - rule.first, nil
+
+  if before < 0 then
+    bucket_back(k, tat, rule)
+    return 'E', 'WRONGVALUE'
+  end
+
+  if before < now then
+    return 'A', before == 0 and NONE or OVER
+  end
+
+  if before > rule.empty then
+
+    -- The clock was set back, or the capacity lowered: it is an empty one
+    -- from now on.  Clamped afresh at each look it would never refill.
+
+    before = rule.empty
+    err = failed(pcall('SET', KEYS[k], format(INTEGER, before),
+                       'PXAT', expiry(before)))
+    if err then
+      bucket_back(k, tat, rule)
+    end
+
+  else
+    err = bucket_back(k, tat, rule)
+  end
+
+  if err then
+    return 'E', err
+  end
+
+  return 'R', before - rule.limit
 end
 
 
@@ -198,77 +219,37 @@ local texts, expiries
 local function bucket_charge(k, tat, rule)
   local done
 
-  if tat == rule.fresh then
+  if tat > 0 then
+    done = pcall('PEXPIREAT', KEYS[k],
+                 format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
+
+    if done == 1 then
+      return
+    end
+
+  else
+    local fresh = rule.fresh
+
     if not texts then
       texts, expiries = {}, {}
     end
 
-    if not texts[tat] then
-      texts[tat], expiries[tat] = format(INTEGER, tat), expiry(tat)
+    if not texts[fresh] then
+      texts[fresh], expiries[fresh] = format(INTEGER, fresh), expiry(fresh)
     end
 
-    done = pcall('SET', KEYS[k], texts[tat], 'PXAT', expiries[tat])
+    done = pcall('SET', KEYS[k], texts[fresh], 'PXAT', expiries[fresh])
 
-  else
-    done = pcall('SET', KEYS[k], format(INTEGER, tat), 'PXAT',
-                 format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
-  end
-
-  return done.err and failed(done)
-end
-
-
--- k is among those that were read, or could not be
-
-local function bucket_look(k, rule, again)
-  local stored = held and held[k - base]
-
-  if again or not stored then
-    if again or stored == nil or not buckets_missing() then
-      stored = pcall('GET', KEYS[k])
-    end
-
-    if not stored then
-      return 'A', rule.fresh
+    if not done.err then
+      return
     end
   end
 
-  local tat = tonumber(stored)
+  -- no half of it stays, least of all a key that never expires
 
-  if not tat then
-    return 'E', failed(stored) or 'WRONGVALUE'
-  end
+  bucket_back(k, tat, rule)
 
-  if not (tat >= now) then
-
-    -- It should have expired.  What only looks like a number to Lua does no
-    -- harm ahead of now, but must not be a full bucket.
-
-    if find(stored, '%D') then
-      return 'E', 'WRONGVALUE'
-    end
-
-    return 'A', rule.fresh
-  end
-
-  if tat > rule.limit then
-    if tat > rule.empty then
-
-      -- The clock was set back, or the capacity lowered: it is an empty one
-      -- from now on.  Clamped afresh at each look it would never refill.
-
-      tat = rule.empty
-
-      local err = bucket_charge(k, tat, rule)
-      if err then
-        return 'E', err
-      end
-    end
-
-    return 'R', tat - rule.limit
-  end
-
-  return 'A', tat + rule.first
+  return failed(done) or 'ERR'
 end
 
 
@@ -379,11 +360,13 @@ end
 -- set's own: one for all decisions of the call; as a text it is what a member
 -- has that was seen in it.  last is the set's own, false if it has none in
 -- the window; users their number, false until it is known; old: there may be
--- members from before; recent: a member's part, as text, of which that is known
--- to be in the window; kept: a member was charged, and the expiry set.  known are the parts of members, as texts: of all, if it is a small
--- set, else of those that this call has charged.  For the others scores are
--- asked, those of a run's members at once; asked: where these begin in ARGV,
--- or true if there is nothing to be asked.
+-- members from before; recent: a member's part, as text, of which that is
+-- known to be in the window; kept: a member was charged, and the expiry set;
+-- unseen: members were charged without a look since users were counted.
+-- known are the parts of members, as texts: of all, if it is a small set,
+-- else of those that this call has looked at and charged.  For the others
+-- scores are asked, those of a run's members at once; asked: where these
+-- begin in ARGV, or true if there is nothing to be asked.
 
 local sets = {}
 
@@ -393,9 +376,9 @@ local function set_at(k)
 
   if not s then
     s = { k = k, part = 0, latest = 0, text = '', expiry = '', last = false,
-          users = false, old = true, kept = false, known = false,
-          asked = false, scores = false, recent = '', charges = false,
-          ncharges = 0, told = false }
+          users = false, old = true, kept = false, unseen = false,
+          known = false, asked = false, scores = false, recent = '',
+          charges = false, ncharges = 0, told = false }
     sets[KEYS[k]] = s
   end
 
@@ -473,7 +456,44 @@ local function distinct_read(s, rule)
 
   s.part, s.latest, s.text, s.expiry = part, latest, rule.text, rule.expiry
   s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
-  s.asked, s.recent, s.told = users and true, '', false
+  s.asked, s.recent, s.unseen, s.told = users and true, '', false, false
+end
+
+
+local function distinct_count(s)
+  local k = s.k
+
+  if s.unseen then
+    distinct_write(s)
+    s.users, s.asked, s.unseen = false, false, false
+  end
+
+  if not s.users then
+    local users = pcall('ZCOUNT', KEYS[k],
+                        format(INTEGER, s.latest - PARTS + 1), '+inf')
+
+    local err = failed(users)
+    if err then
+      return err
+    end
+
+    s.users = users
+  end
+end
+
+
+-- Whether so many find room in a set, whoever they are.  Then they are put in
+-- without a look: what is there, or is not, need not be told.
+
+local function distinct_roomy(s, rule, n)
+  if n < MANY or rule.provisional
+     or s.part ~= rule.first and distinct_read(s, rule)
+     or s.asked == true or distinct_count(s)
+  then
+    return false
+  end
+
+  return s.users + n <= rule.second
 end
 
 
@@ -485,9 +505,13 @@ local function distinct_look(s, rule, members, n, i)
 
   if s.part ~= part then
     err = distinct_read(s, rule)
-    if err then
-      return 'E', err
-    end
+
+  elseif s.unseen then
+    err = distinct_count(s)
+  end
+
+  if err then
+    return 'E', err
   end
 
   local latest = s.latest
@@ -527,16 +551,9 @@ local function distinct_look(s, rule, members, n, i)
       end
     end
 
-    if not s.users then
-      local users = pcall('ZCOUNT', KEYS[k],
-                          format(INTEGER, latest - PARTS + 1), '+inf')
-
-      err = failed(users)
-      if err then
-        return 'E', err
-      end
-
-      s.users = users
+    err = distinct_count(s)
+    if err then
+      return 'E', err
     end
   end
 
@@ -606,11 +623,8 @@ local function distinct_keep(s)
 end
 
 
--- unseen: in the window the member is not yet
-
-local function distinct_charge(s, member, unseen, provisional)
+local function distinct_put(s, member, text, unseen)
   local k = s.k
-  local text = provisional and s.text .. '.5' or s.text
 
   if s.kept then
     local n, charges = s.ncharges, s.charges or {}
@@ -618,26 +632,41 @@ local function distinct_charge(s, member, unseen, provisional)
     charges[n + 1], charges[n + 2] = text, member
     s.ncharges, s.charges = n + 2, charges
 
-  else
-    local err = failed(pcall('ZADD', KEYS[k], text, member))
+    return
+  end
 
-    if err then
-      return err
+  local added = pcall('ZADD', KEYS[k], text, member)
+  local err = failed(added)
+
+  if err then
+    return err
+  end
+
+  err = distinct_keep(s)
+
+  if err then
+
+    -- no half of it stays, least of all a key that never expires
+
+    if unseen or added == 1 then
+      pcall('ZREM', KEYS[k], member)
     end
 
-    err = distinct_keep(s)
+    s.part = 0
+  end
 
-    if err then
+  return err
+end
 
-      -- no half of it stays, least of all a key that never expires
 
-      if unseen then
-        pcall('ZREM', KEYS[k], member)
-      end
+-- unseen: in the window the member is not yet
 
-      s.part = 0
-      return err
-    end
+local function distinct_charge(s, member, unseen, provisional)
+  local text = provisional and s.text .. '.5' or s.text
+
+  local err = distinct_put(s, member, text, unseen)
+  if err then
+    return err
   end
 
   s.known[member] = text
@@ -669,7 +698,8 @@ for r = 1, nrules do
                dry_run = dry_run == DRY_RUN, window = window, span = -1,
                provisional = find(ARGV[a], 'P', 2, true) and true,
                fresh = now + first, limit = now + second - first,
-               empty = now + second, latest = 0, text = '', expiry = '' }
+               empty = now + second, step = ARGV[a + 1], latest = 0,
+               text = '', expiry = '' }
   a = a + 3
 end
 
@@ -678,12 +708,14 @@ end
 -- next set, bucket before the buckets of the decision.  Of each check: its
 -- rule, what that is applied to (the bucket's number among those of the
 -- decision, the window, the set), what a look has found, and the letter,
--- which is only kept where not all are A (plain).  admitted: so many letters
+-- which is only kept where not all are A (plain).  roomy: what the run's
+-- decisions apply it to has room for all of them.  admitted: so many letters
 -- of these decisions are still to be told.
 
 local told, more, admitted, number = {}, {}, 0, 0
 local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
 local found, letters = { nil, nil, nil, nil }, nil
+local roomy = { nil, nil, nil, nil }
 local nargs = #ARGV
 
 
@@ -702,7 +734,7 @@ while a <= nargs do
   local run = ARGV[a]
   local mark, count = byte(run, 1, 2)
   local n, nbuckets, members = #run - 2, 0, a + 1
-  local again, own = mark % 2 == 1, mark >= 32 + 2
+  local own = mark == 32 + 1
 
   count = count - 32
   a = a + 1
@@ -723,6 +755,7 @@ while a <= nargs do
       if not own then
         k = k + 1
         on[i] = set_at(k)
+        roomy[i] = distinct_roomy(on[i], rule, count)
       end
 
       a = members + count
@@ -739,20 +772,13 @@ while a <= nargs do
 
       if kind == BUCKET then
         local b = bucket + on[i]
+        local tat = pcall('INCRBY', KEYS[b], rule.step)
 
-        if b > filled then
-          buckets_read(b)
-        end
-
-        -- what bucket_look() would say
-
-        local tat = held and held[b - base]
-        tat = tat and not again and tonumber(tat)
-
-        if tat and tat >= now and tat <= rule.limit then
-          letter, value = 'A', tat + rule.first
+        if type(tat) == 'number' and tat >= rule.fresh and tat <= rule.empty
+        then
+          letter, value = 'A', tat
         else
-          letter, value = bucket_look(b, rule, again)
+          letter, value = bucket_look(b, rule, tat)
         end
 
       elseif kind == WINDOW then
@@ -769,6 +795,9 @@ while a <= nargs do
         k = k + 1
         on[i] = set_at(k)
         letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
+
+      elseif roomy[i] and on[i].part == rule.first then
+        letter, value = 'A', true
 
       else
         letter, value = distinct_look(on[i], rule, members, count, d)
@@ -788,6 +817,12 @@ while a <= nargs do
           end
 
           if refused then
+            for c = 1, i - 1 do
+              if checks[c].kind == BUCKET and letters[c] == 'A' then
+                bucket_back(bucket + on[c], found[c], checks[c])
+              end
+            end
+
             for c = i + 1, n do
               letters[c] = '-'
 
@@ -823,10 +858,26 @@ while a <= nargs do
             failure = window_charge(w, value, rule)
           end
 
+        elseif value == true and err == '' then
+          on[i].unseen = true
+          failure = distinct_put(on[i], ARGV[members + d - 1], on[i].text)
+
         elseif value then
-          failure = distinct_charge(on[i], ARGV[members + d - 1],
-                                    value == 'N', value == 'N'
-                                    and (rule.provisional or err ~= ''))
+          local letter = value
+
+          if value == true then
+            letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
+            letters[i] = letter
+          end
+
+          if letter == 'E' then
+            failure = value
+
+          elseif value then
+            failure = distinct_charge(on[i], ARGV[members + d - 1],
+                                      value == 'N', value == 'N'
+                                      and (rule.provisional or err ~= ''))
+          end
         end
 
         if failure then

@@ -9,21 +9,13 @@
 #define NGX_IAP_BATCH_BYTE   32
 
 /* what a run's first number consists of */
-#define NGX_IAP_BATCH_AGAIN  1
-#define NGX_IAP_BATCH_OWN    2
-
-/* places for buckets while it is looked for doubles, a power of two */
-#define NGX_IAP_BATCH_SEEN   4096
-
-_Static_assert(2 * NGX_IAP_BATCH_MAX * IAP_CHECKS_MAX <= NGX_IAP_BATCH_SEEN,
-               "half of the places stay free");
+#define NGX_IAP_BATCH_OWN    1
 
 
 /* decisions of the same rules, one after the other */
 
 typedef struct {
     ngx_uint_t  n;
-    ngx_uint_t  again;          /* each has a bucket that was there before */
     ngx_uint_t  own;            /* each has other sets than the one before,
                                    else all have the same */
 } ngx_iap_run_t;
@@ -37,10 +29,6 @@ static void ngx_iap_batch_rule_args(ngx_iap_args_t *args,
 static ngx_uint_t ngx_iap_batch_compact(ngx_iap_batch_t *batch);
 static ngx_uint_t ngx_iap_batch_runs(ngx_iap_batch_t *batch,
     ngx_iap_run_t *runs);
-static ngx_uint_t ngx_iap_batch_doubles(ngx_iap_batch_t *batch,
-    uint8_t *again);
-static ngx_uint_t ngx_iap_batch_is_double(ngx_iap_subject_t **seen,
-    ngx_uint_t mask, ngx_iap_subject_t *bucket);
 static ngx_uint_t ngx_iap_batch_same_rules(ngx_iap_subject_t *one,
     ngx_iap_subject_t *two);
 static ngx_uint_t ngx_iap_batch_same_sets(ngx_iap_subject_t *one,
@@ -255,20 +243,15 @@ ngx_iap_batch_compact(ngx_iap_batch_t *batch)
 static ngx_uint_t
 ngx_iap_batch_runs(ngx_iap_batch_t *batch, ngx_iap_run_t *runs)
 {
-    uint8_t         again[NGX_IAP_BATCH_MAX];
     ngx_uint_t      i, n, own;
     ngx_iap_run_t  *run;
-
-    if (!ngx_iap_batch_doubles(batch, again)) {
-        ngx_memzero(again, sizeof(again));
-    }
 
     n = 0;
     run = NULL;
 
     for (i = 0; i < batch->n; i++) {
 
-        if (run != NULL && run->again == again[i]
+        if (run != NULL
             && ngx_iap_batch_same_rules(batch->parts[i - 1],
                                         batch->parts[i]))
         {
@@ -287,80 +270,10 @@ ngx_iap_batch_runs(ngx_iap_batch_t *batch, ngx_iap_run_t *runs)
 
         run = &runs[n++];
         run->n = 1;
-        run->again = again[i];
         run->own = 0;
     }
 
     return n;
-}
-
-
-/* which parts have a bucket that is one of a part before; 0: none has */
-
-static ngx_uint_t
-ngx_iap_batch_doubles(ngx_iap_batch_t *batch, uint8_t *again)
-{
-    uint32_t              bits;
-    ngx_uint_t            i, k, n, size, doubles;
-    ngx_iap_decision_t   *d;
-    ngx_iap_subject_t    *seen[NGX_IAP_BATCH_SEEN];
-
-    if (batch->n < 2) {
-        return 0;
-    }
-
-    n = 0;
-
-    for (i = 0; i < batch->n; i++) {
-        n += batch->checks[i];
-    }
-
-    for (size = 4; size < 2 * n; size *= 2) { /* void */ }
-
-    ngx_memzero(seen, size * sizeof(ngx_iap_subject_t *));
-    doubles = 0;
-
-    for (i = 0; i < batch->n; i++) {
-        again[i] = 0;
-        d = batch->parts[i]->decision;
-
-        for (bits = batch->parts[i]->part; bits != 0; bits &= bits - 1) {
-            k = __builtin_ctz(bits);
-
-            if (d->checks[k].kind == IAP_CHECK_BUCKET
-                && ngx_iap_batch_is_double(seen, size - 1, &d->subjects[k]))
-            {
-                again[i] = 1;
-                doubles = 1;
-            }
-        }
-    }
-
-    return doubles;
-}
-
-
-static ngx_uint_t
-ngx_iap_batch_is_double(ngx_iap_subject_t **seen, ngx_uint_t mask,
-    ngx_iap_subject_t *bucket)
-{
-    ngx_uint_t  place;
-
-    /* one user's buckets have one text, and names of some length */
-
-    place = ngx_murmur_hash2(bucket->text.data, bucket->text.len)
-            + bucket->name->len;
-
-    for (place &= mask; seen[place] != NULL; place = (place + 1) & mask) {
-
-        if (ngx_iap_batch_same_key(seen[place], bucket)) {
-            return 1;
-        }
-    }
-
-    seen[place] = bucket;
-
-    return 0;
 }
 
 
@@ -469,7 +382,6 @@ ngx_iap_batch_run(ngx_iap_args_t *args, ngx_iap_run_t *run,
 
     p = bytes;
     *p++ = (u_char) (NGX_IAP_BATCH_BYTE
-                     + (run->again ? NGX_IAP_BATCH_AGAIN : 0)
                      + (run->own ? NGX_IAP_BATCH_OWN : 0));
     *p++ = (u_char) (NGX_IAP_BATCH_BYTE + run->n);
 

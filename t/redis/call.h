@@ -123,41 +123,11 @@ call_rule(call_rule_t *rules, unsigned *n, const call_decision_t *d,
 }
 
 
-/* whether a decision before has one of the buckets of this one */
-
-static inline bool
-call_again(const call_t *call, unsigned decision)
-{
-    unsigned                i, k, m;
-    const call_decision_t  *d, *before;
-
-    d = &call->decision[decision];
-
-    for (i = 0; i < decision; i++) {
-        before = &call->decision[i];
-
-        for (k = 0; k < d->n; k++) {
-            for (m = 0; m < before->n; m++) {
-                if (d->rule[k].kind[0] == 'b'
-                    && before->rule[m].kind[0] == 'b'
-                    && strcmp(d->key[k], before->key[m]) == 0)
-                {
-                    return true;
-                }
-            }
-        }
-    }
-
-    return false;
-}
-
-
 /* decisions of the same rules, one after the other, with the same sets or
    each with others than the one before */
 
 typedef struct {
     unsigned  n;
-    bool      again;
     bool      own;
 } call_run_t;
 
@@ -172,7 +142,7 @@ call_same_rules(const call_t *call, unsigned one, unsigned two,
     a = &call->decision[one];
     b = &call->decision[two];
 
-    if (a->n != b->n || call_again(call, one) != call_again(call, two)) {
+    if (a->n != b->n) {
         return false;
     }
 
@@ -215,7 +185,6 @@ call_run(const call_t *call, unsigned first, call_rule_t *rules,
     call_run_t  run;
 
     run.n = 1;
-    run.again = call_again(call, first);
     run.own = false;
 
     for (next = first + 1; next < call->n; next++) {
@@ -252,7 +221,7 @@ call_run_args(call_args_t *args, const call_t *call, unsigned first,
     d = &call->decision[first];
     members = false;
 
-    letters[0] = (char) (32 + run->again + 2 * run->own);
+    letters[0] = (char) (32 + run->own);
     letters[1] = (char) (32 + run->n);
 
     for (i = 0; i < d->n; i++) {
