@@ -342,7 +342,7 @@ local function window_look(w, rule)
 end
 
 
--- the first one of a span
+-- the first one of a span, or of a run
 
 local function window_charge(w, span, rule)
   if w.start < span then
@@ -352,6 +352,18 @@ local function window_charge(w, span, rule)
   w.count, w.ends = w.count + 1, span + rule.second
 
   return window_write(w)
+end
+
+
+local function window_roomy(w, rule, n)
+  if n < MANY then
+    return false
+  end
+
+  local letter, span = window_look(w, rule)
+
+  return letter == 'A'
+         and (w.start == span and w.count or 0) + n <= rule.first
 end
 
 
@@ -482,8 +494,7 @@ local function distinct_count(s)
 end
 
 
--- Whether so many find room in a set, whoever they are.  Then they are put in
--- without a look: what is there, or is not, need not be told.
+-- as window_roomy(): whoever they are
 
 local function distinct_roomy(s, rule, n)
   if n < MANY or rule.provisional
@@ -617,9 +628,12 @@ local function distinct_keep(s)
     err = failed(pcall('PEXPIREAT', KEYS[k], s.expiry))
   end
 
-  s.last, s.kept = latest, true
+  if err then
+    s.part = 0
+    return err
+  end
 
-  return err
+  s.last, s.kept = latest, true
 end
 
 
@@ -651,8 +665,6 @@ local function distinct_put(s, member, text, unseen)
     if unseen or added == 1 then
       pcall('ZREM', KEYS[k], member)
     end
-
-    s.part = 0
   end
 
   return err
@@ -704,18 +716,82 @@ for r = 1, nrules do
 end
 
 
+-- Checks are applied to: on, the bucket's number among those of the decision,
+-- the window, or the set.  What has room for all decisions of a run (whole)
+-- need not be looked at for each: the first one that is admitted is charged as
+-- ever, since what can fail fails there, and then the others together.  taken
+-- of these are still to be charged, in a set with the members in joined.
+
+local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local whole, nwhole, begun = { nil, nil, nil, nil }, 0, false
+local joined, taken = {}, 0
+
+
+local function whole_charge()
+  for c = 1, nwhole do
+    local i = whole[c]
+    local x = on[i]
+
+    if checks[i].kind == WINDOW then
+      x.count, x.unwritten = x.count + taken, true
+
+    else
+      local n, text, charges = x.ncharges, x.text, x.charges or {}
+
+      for t = 1, taken do
+        charges[n + 1], charges[n + 2] = text, joined[t]
+        n = n + 2
+      end
+
+      x.charges, x.ncharges, x.unseen = charges, n, true
+    end
+  end
+
+  taken = 0
+end
+
+
+-- One decision alone.  member is where it is in ARGV.  It returns the letter
+-- and, if that is E, the token.
+
+local function whole_charge_one(i, member, provisional)
+  local rule, x = checks[i], on[i]
+  local letter, value, err
+
+  if rule.kind == WINDOW then
+    letter, value = window_look(x, rule)
+    err = letter == 'A' and window_charge(x, value, rule)
+
+  else
+    letter, value = distinct_look(x, rule, member, 1, 1)
+
+    if letter ~= 'E' and value then
+      err = distinct_charge(x, ARGV[member], value == 'N',
+                            value == 'N' and provisional)
+    end
+
+    if letter ~= 'E' and not err and not x.kept then
+      err = distinct_keep(x)
+    end
+  end
+
+  if err then
+    return 'E', err
+  end
+
+  return letter, value
+end
+
+
 -- The decisions, one after the other.  k is the number of keys before the
--- next set, bucket before the buckets of the decision.  Of each check: its
--- rule, what that is applied to (the bucket's number among those of the
--- decision, the window, the set), what a look has found, and the letter,
--- which is only kept where not all are A (plain).  roomy: what the run's
--- decisions apply it to has room for all of them.  admitted: so many letters
--- of these decisions are still to be told.
+-- next set, bucket before the buckets of the decision.  Of each check (steps:
+-- of those that are looked at): what a look has found, and the letter, which
+-- is only kept where not all are A (plain).  admitted: so many letters of
+-- these decisions are still to be told.
 
 local told, more, admitted, number = {}, {}, 0, 0
-local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
-local found, letters = { nil, nil, nil, nil }, nil
-local roomy = { nil, nil, nil, nil }
+local steps, found = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local letters
 local nargs = #ARGV
 
 
@@ -733,14 +809,16 @@ end
 while a <= nargs do
   local run = ARGV[a]
   local mark, count = byte(run, 1, 2)
-  local n, nbuckets, members = #run - 2, 0, a + 1
-  local own = mark == 32 + 1
+  local n, nsteps, nbuckets, members = #run - 2, 0, 0, a + 1
+  local own, member = mark == 32 + 1, false
 
   count = count - 32
   a = a + 1
+  nwhole, begun = 0, false
 
   for i = 1, n do
     local rule = rules[byte(run, i + 2) - 32]
+    local roomy = false
 
     checks[i] = rule
 
@@ -750,15 +828,25 @@ while a <= nargs do
 
     elseif rule.kind == WINDOW then
       on[i] = rule.window
+      roomy = window_roomy(on[i], rule, count)
 
     else
       if not own then
         k = k + 1
         on[i] = set_at(k)
-        roomy[i] = distinct_roomy(on[i], rule, count)
+        roomy = distinct_roomy(on[i], rule, count)
       end
 
       a = members + count
+      member = true
+    end
+
+    if roomy then
+      nwhole = nwhole + 1
+      whole[nwhole] = i
+    else
+      nsteps = nsteps + 1
+      steps[nsteps] = i
     end
   end
 
@@ -766,38 +854,31 @@ while a <= nargs do
     local plain, refused, wait, err = true, false, 0, ''
     local set
 
-    for i = 1, n do
+    for step = 1, nsteps do
+      local i = steps[step]
       local rule = checks[i]
       local kind, letter, value = rule.kind
 
       if kind == BUCKET then
         local b = bucket + on[i]
-        local tat = pcall('INCRBY', KEYS[b], rule.step)
 
-        if type(tat) == 'number' and tat >= rule.fresh and tat <= rule.empty
+        value = pcall('INCRBY', KEYS[b], rule.step)
+
+        if type(value) == 'number' and value >= rule.fresh
+           and value <= rule.empty
         then
-          letter, value = 'A', tat
+          letter = 'A'
         else
-          letter, value = bucket_look(b, rule, tat)
+          letter, value = bucket_look(b, rule, value)
         end
 
       elseif kind == WINDOW then
-        local w = on[i]
-
-        if w.start == rule.span and w.count < rule.first then
-          letter, value = 'A', w.start
-        else
-          letter, value = window_look(w, rule)
-          rule.span = letter == 'A' and value or -1
-        end
+        letter, value = window_look(on[i], rule)
 
       elseif own then
         k = k + 1
         on[i] = set_at(k)
         letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
-
-      elseif roomy[i] and on[i].part == rule.first then
-        letter, value = 'A', true
 
       else
         letter, value = distinct_look(on[i], rule, members, count, d)
@@ -841,7 +922,9 @@ while a <= nargs do
       end
     end
 
-    for i = 1, refused and 0 or n do
+    for step = 1, refused and 0 or nsteps do
+      local i = steps[step]
+
       if plain or letters[i] == 'A' or letters[i] == 'N' then
         local rule, value = checks[i], found[i]
         local kind, failure = rule.kind
@@ -858,31 +941,44 @@ while a <= nargs do
             failure = window_charge(w, value, rule)
           end
 
-        elseif value == true and err == '' then
-          on[i].unseen = true
-          failure = distinct_put(on[i], ARGV[members + d - 1], on[i].text)
-
         elseif value then
-          local letter = value
-
-          if value == true then
-            letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
-            letters[i] = letter
-          end
-
-          if letter == 'E' then
-            failure = value
-
-          elseif value then
-            failure = distinct_charge(on[i], ARGV[members + d - 1],
-                                      value == 'N', value == 'N'
-                                      and (rule.provisional or err ~= ''))
-          end
+          failure = distinct_charge(on[i], ARGV[members + d - 1],
+                                    value == 'N', value == 'N'
+                                    and (rule.provisional or err ~= ''))
         end
 
         if failure then
           plain = plain and letters_plain(n)
           letters[i] = 'E'
+          err = err ~= '' and err or failure
+        end
+      end
+    end
+
+    if refused then
+      -- nothing is charged
+
+    elseif begun and err == '' then
+      taken = taken + 1
+      joined[taken] = member and ARGV[members + d - 1]
+
+    else
+      local broken = err ~= ''
+
+      whole_charge()
+      begun = true
+
+      for c = 1, nwhole do
+        local letter, failure = whole_charge_one(whole[c], members + d - 1,
+                                                 broken)
+
+        if letter == 'E' or broken then
+          plain = plain and letters_plain(n)
+          letters[whole[c]] = letter
+        end
+
+        if letter == 'E' then
+          begun = false
           err = err ~= '' and err or failure
         end
       end
@@ -908,6 +1004,8 @@ while a <= nargs do
       end
     end
   end
+
+  whole_charge()
 end
 
 for _, w in pairs(windows) do

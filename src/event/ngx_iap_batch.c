@@ -194,6 +194,15 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
     ngx_iap_redis_t    *redis;
     ngx_iap_subject_t  *part;
 
+    redis = call->redis;
+    redis->nbatches--;
+
+    /* first of all, so that the server has something to do meanwhile */
+
+    if (!ngx_queue_empty(&redis->pending)) {
+        ngx_iap_batch_flush(redis);
+    }
+
     rc = reply ? ngx_iap_batch_read(batch, reply) : NGX_ERROR;
 
     /* those that the reply did not tell of */
@@ -207,14 +216,7 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
         }
     }
 
-    redis = call->redis;
-    redis->nbatches--;
-
     ngx_free(batch);
-
-    if (!ngx_queue_empty(&redis->pending) && !redis->flush.posted) {
-        ngx_post_event(&redis->flush, &ngx_posted_events);
-    }
 
     return rc;
 }
