@@ -92,8 +92,8 @@
 
 local KEYS, ARGV = KEYS, ARGV
 local pcall, tonumber, type, unpack = redis.pcall, tonumber, type, unpack
-local byte, find, format, match, rep =
-  string.byte, string.find, string.format, string.match, string.rep
+local byte, format, match, rep =
+  string.byte, string.format, string.match, string.rep
 local floor, max, concat = math.floor, math.max, table.concat
 
 -- An integer in full.  Lua's own conversion, and %.0f, cost as much as the
@@ -109,8 +109,8 @@ local PARTS = 6
 local AHEAD_MAX = 6
 local TOLD_MAX, TOLD_ALL_MAX = 256, 1024
 local MANY = 4
-local BUCKET, WINDOW, DISTINCT, DRY_RUN =
-  byte('b'), byte('w'), byte('d'), byte('D')
+local BUCKET, WINDOW, DISTINCT, DRY_RUN, PROVISIONAL =
+  byte('bwdDP', 1, 5)
 
 local time = redis.call('TIME')
 local now = (time[1] - 1735689600) * 20000000 + time[2] * 20
@@ -145,548 +145,638 @@ end
 -- letter, what the charge is to be told (A, N), the wait (R) or the token
 -- (E).  A charge returns the token if it fails.  But for buckets a look
 -- changes nothing, unless the clock was set back.
+--
+-- What has room for all decisions of a run (roomy) need not be looked at for
+-- each: the first one that is admitted is charged alone (charge_one, which
+-- returns as a look does), since what can fail fails there, and then the rest
+-- of them together (charge_rest).
+--
+-- Functions are made when the first rule of their kind is met: to make all of
+-- them in each call takes as long as to decide.
 
--- What a look returns of a bucket that was full, because there was none (NONE)
--- or its moment is past (OVER).
+-- Of buckets, but for those that are neither full nor empty, which are dealt
+-- with where they are met.
 
-local NONE, OVER = 0, -1
+local function bucket_functions()
+  -- What a look returns of a bucket that was full, because there was none (NONE)
+  -- or its moment is past (OVER).
 
-
-local function bucket_back(k, tat, rule)
-  if tat ~= NONE then
-    return failed(pcall('INCRBY', KEYS[k], '-' .. rule.step))
-  end
-
-  return failed(pcall('DEL', KEYS[k]))
-end
+  local NONE, OVER = 0, -1
 
 
--- What a look has made of a bucket is not what most are: tat is neither that
--- of one that was partly full, nor more than an empty one's.  What is missing
--- counts from 0.
-
-local function bucket_look(k, rule, tat)
-  if type(tat) ~= 'number' then
-    local err = failed(tat)
-
-    if err == 'ERR' and type(pcall('GET', KEYS[k])) == 'string' then
-      err = 'WRONGVALUE'
+  local function bucket_back(k, tat, rule)
+    if tat ~= NONE then
+      return failed(pcall('INCRBY', KEYS[k], '-' .. rule.step))
     end
 
-    return 'E', err
+    return failed(pcall('DEL', KEYS[k]))
   end
 
-  local before, err = tat - rule.first, nil
 
-  if before < 0 then
-    bucket_back(k, tat, rule)
-    return 'E', 'WRONGVALUE'
-  end
+  -- What a look has made of a bucket is not what most are: tat is neither that
+  -- of one that was partly full, nor more than an empty one's.  What is missing
+  -- counts from 0.
 
-  if before < now then
-    return 'A', before == 0 and NONE or OVER
-  end
+  local function bucket_look(k, rule, tat)
+    if type(tat) ~= 'number' then
+      local err = failed(tat)
 
-  if before > rule.empty then
-
-    -- The clock was set back, or the capacity lowered: it is an empty one
-    -- from now on.  Clamped afresh at each look it would never refill.
-
-    before = rule.empty
-    err = failed(pcall('SET', KEYS[k], format(INTEGER, before),
-                       'PXAT', expiry(before)))
-    if err then
-      bucket_back(k, tat, rule)
-    end
-
-  else
-    err = bucket_back(k, tat, rule)
-  end
-
-  if err then
-    return 'E', err
-  end
-
-  return 'R', before - rule.limit
-end
-
-
--- Those that were full are so again at one moment, if their rules agree.
-
-local texts, expiries
-
-
-local function bucket_charge(k, tat, rule)
-  local done
-
-  if tat > 0 then
-    done = pcall('PEXPIREAT', KEYS[k],
-                 format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
-
-    if done == 1 then
-      return
-    end
-
-  else
-    local fresh = rule.fresh
-
-    if not texts then
-      texts, expiries = {}, {}
-    end
-
-    if not texts[fresh] then
-      texts[fresh], expiries[fresh] = format(INTEGER, fresh), expiry(fresh)
-    end
-
-    done = pcall('SET', KEYS[k], texts[fresh], 'PXAT', expiries[fresh])
-
-    if not done.err then
-      return
-    end
-  end
-
-  -- no half of it stays, least of all a key that never expires
-
-  bucket_back(k, tat, rule)
-
-  return failed(done) or 'ERR'
-end
-
-
--- Often one window is that of all decisions of the call.  So it is read once
--- and written twice: at the first charge, where what can fail fails, and in
--- the end.  start is false until it is read, ends that of the span that it was
--- written for; unwritten: it is to be written once more.
-
-local windows = {}
-
-
-local function window_at(k)
-  local w = windows[KEYS[k]]
-
-  if not w then
-    w = { k = k, start = false, count = 0, ends = 0, unwritten = false }
-    windows[KEYS[k]] = w
-  end
-
-  return w
-end
-
-
-local function window_write(w)
-  local k = w.k
-  local done = pcall('SET', KEYS[k], format(INTEGERS, w.start, w.count),
-                     'PXAT', expiry(w.ends))
-
-  if done.err then
-    w.start, w.ends, w.unwritten = false, 0, false
-    return failed(done)
-  end
-end
-
-
-local function window_read(w)
-  local k = w.k
-  local stored = pcall('GET', KEYS[k])
-  local start, count = 0, 0
-
-  if stored then
-    local err = failed(stored)
-    if err then
-      return err
-    end
-
-    start, count = match(stored, '^(%d+) (%d+)$')
-
-    if not start then
-      return 'WRONGVALUE'
-    end
-  end
-
-  w.start, w.count = tonumber(start), tonumber(count)
-end
-
-
-local function window_look(w, rule)
-  local length, err = rule.second, nil
-
-  if not w.start then
-    err = window_read(w)
-    if err then
-      return 'E', err
-    end
-  end
-
-  local start, span = w.start, now - now % length
-
-  if start > now + length then
-
-    -- the clock was set back
-
-    start, w.start, w.ends = span, span, span + length
-
-    err = window_write(w)
-    if err then
-      return 'E', err
-    end
-
-  elseif start > now then
-    span = start - start % length
-  end
-
-  if start >= span and w.count >= rule.first then
-    return 'R', span + length - now
-  end
-
-  return 'A', span
-end
-
-
--- the first one of a span, or of a run
-
-local function window_charge(w, span, rule)
-  if w.start < span then
-    w.start, w.count = span, 0
-  end
-
-  w.count, w.ends = w.count + 1, span + rule.second
-
-  return window_write(w)
-end
-
-
-local function window_roomy(w, rule, n)
-  if n < MANY then
-    return false
-  end
-
-  local letter, span = window_look(w, rule)
-
-  return letter == 'A'
-         and (w.start == span and w.count or 0) + n <= rule.first
-end
-
-
--- The window of a set is the latest part and the five before it.  The latest
--- is the one that now falls into or, if the clock was set back a bit, the
--- set's own: one for all decisions of the call; as a text it is what a member
--- has that was seen in it.  last is the set's own, false if it has none in
--- the window; users their number, false until it is known; old: there may be
--- members from before; recent: a member's part, as text, of which that is
--- known to be in the window; kept: a member was charged, and the expiry set;
--- unseen: members were charged without a look since users were counted.
--- known are the parts of members, as texts: of all, if it is a small set,
--- else of those that this call has looked at and charged.  For the others
--- scores are asked, those of a run's members at once; asked: where these
--- begin in ARGV, or true if there is nothing to be asked.
-
-local sets = {}
-
-
-local function set_at(k)
-  local s = sets[KEYS[k]]
-
-  if not s then
-    s = { k = k, part = 0, latest = 0, text = '', expiry = '', last = false,
-          users = false, old = true, kept = false, unseen = false,
-          known = false, asked = false, scores = false, recent = '',
-          charges = false, ncharges = 0, told = false }
-    sets[KEYS[k]] = s
-  end
-
-  return s
-end
-
-
--- The charges of a set after its first wait, to be one command: what can fail
--- has not failed then.
-
-local function distinct_write(s)
-  if s.ncharges ~= 0 then
-    local k = s.k
-
-    pcall('ZADD', KEYS[k], unpack(s.charges, 1, s.ncharges))
-    s.ncharges = 0
-  end
-end
-
-
-local function distinct_read(s, rule)
-  local k, part = s.k, rule.first
-
-  distinct_write(s)
-
-  local newest = pcall('ZRANGE', KEYS[k], '-3', '-1', 'WITHSCORES')
-
-  if newest.err then
-    return failed(newest)
-  end
-
-  local n = #newest
-  local latest = floor(now / part)
-  local last = n ~= 0 and floor(tonumber(newest[n]))
-  local known, users, old = {}, 0, n ~= 0
-
-  if last and last > latest + AHEAD_MAX then
-
-    -- the clock was set back by more than a window
-
-    local err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf', '+inf'))
-    if err then
-      return err
-    end
-
-    last = nil
-  end
-
-  if last and last > latest - PARTS then
-    latest = max(latest, last)
-
-    if n < 6 then
-      for i = 1, n, 2 do
-        known[newest[i]] = newest[i + 1]
-
-        if floor(tonumber(newest[i + 1])) > latest - PARTS then
-          users = users + 1
-        end
+      if err == 'ERR' and type(pcall('GET', KEYS[k])) == 'string' then
+        err = 'WRONGVALUE'
       end
 
-      old = users < n / 2
+      return 'E', err
+    end
+
+    local before, err = tat - rule.first, nil
+
+    if before < 0 then
+      bucket_back(k, tat, rule)
+      return 'E', 'WRONGVALUE'
+    end
+
+    if before < now then
+      return 'A', before == 0 and NONE or OVER
+    end
+
+    if before > rule.empty then
+
+      -- The clock was set back, or the capacity lowered: it is an empty one
+      -- from now on.  Clamped afresh at each look it would never refill.
+
+      before = rule.empty
+      err = failed(pcall('SET', KEYS[k], format(INTEGER, before),
+                         'PXAT', expiry(before)))
+      if err then
+        bucket_back(k, tat, rule)
+      end
 
     else
-      users = false
+      err = bucket_back(k, tat, rule)
     end
 
-  else
-    last = false
-  end
-
-  if latest ~= rule.latest then
-    rule.latest, rule.text = latest, format(INTEGER, latest)
-    rule.expiry = expiry((latest + PARTS) * part)
-  end
-
-  s.part, s.latest, s.text, s.expiry = part, latest, rule.text, rule.expiry
-  s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
-  s.asked, s.recent, s.unseen, s.told = users and true, '', false, false
-end
-
-
-local function distinct_count(s)
-  local k = s.k
-
-  if s.unseen then
-    distinct_write(s)
-    s.users, s.asked, s.unseen = false, false, false
-  end
-
-  if not s.users then
-    local users = pcall('ZCOUNT', KEYS[k],
-                        format(INTEGER, s.latest - PARTS + 1), '+inf')
-
-    local err = failed(users)
-    if err then
-      return err
-    end
-
-    s.users = users
-  end
-end
-
-
--- as window_roomy(): whoever they are
-
-local function distinct_roomy(s, rule, n)
-  if n < MANY or rule.provisional
-     or s.part ~= rule.first and distinct_read(s, rule)
-     or s.asked == true or distinct_count(s)
-  then
-    return false
-  end
-
-  return s.users + n <= rule.second
-end
-
-
--- the member is the one with the number i of n that begin at members
-
-local function distinct_look(s, rule, members, n, i)
-  local member, part = ARGV[members + i - 1], rule.first
-  local k, err = s.k, nil
-
-  if s.part ~= part then
-    err = distinct_read(s, rule)
-
-  elseif s.unseen then
-    err = distinct_count(s)
-  end
-
-  if err then
-    return 'E', err
-  end
-
-  local latest = s.latest
-
-  if s.last then
-    local score = s.known[member]
-
-    if not score and s.asked ~= true then
-      if s.asked ~= members then
-        local scores = pcall('ZMSCORE', KEYS[k],
-                             unpack(ARGV, members, members + n - 1))
-
-        if scores.err then
-          return 'E', failed(scores)
-        end
-
-        s.scores, s.asked = scores, members
-      end
-
-      score = s.scores[i]
-    end
-
-    if score == s.text then
-      return 'A', false
-    end
-
-    -- seen in another part, or provisional
-
-    if score then
-      if score == s.recent then
-        return 'A', 'A'
-      end
-
-      if floor(tonumber(score)) > latest - PARTS then
-        s.recent = score
-        return 'A', 'A'
-      end
-    end
-
-    err = distinct_count(s)
     if err then
       return 'E', err
     end
+
+    return 'R', before - rule.limit
   end
 
-  if s.users < rule.second then
-    return 'N', 'N'
-  end
 
-  distinct_write(s)
+  local function bucket_charge(k, tat, rule)
+    local done
 
-  local oldest = pcall('ZRANGE', KEYS[k],
-                       format(INTEGER, latest - PARTS + 1), '+inf',
-                       'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+    if tat > 0 then
+      done = pcall('PEXPIREAT', KEYS[k],
+                   format(INTEGER, EPOCH_MS + (tat + -tat % 20000) / 20000))
 
-  if oldest.err then
-    return 'E', failed(oldest)
-  end
+      if done == 1 then
+        return
+      end
 
-  return 'R', (floor(tonumber(oldest[2]) or latest) + PARTS) * part - now
-end
+    else
+      if not rule.text then
+        rule.text, rule.expiry = format(INTEGER, rule.fresh),
+                                 expiry(rule.fresh)
+      end
 
+      done = pcall('SET', KEYS[k], rule.text, 'PXAT', rule.expiry)
 
--- All members in the window, of a set that has just refused, told once; false:
--- there are too many.
-
-local may_tell = TOLD_ALL_MAX
-
-
-local function distinct_members(s)
-  local k = s.k
-
-  if s.told or s.users > TOLD_MAX or s.users > may_tell then
-    return false
-  end
-
-  local members = pcall('ZRANGE', KEYS[k],
-                        format(INTEGER, s.latest - PARTS + 1), '+inf',
-                        'BYSCORE')
-  if members.err then
-    return false
-  end
-
-  s.told = true
-  may_tell = may_tell - #members
-
-  return members
-end
-
-
--- What the first charge of a set is, besides the member: the expiry, and in a
--- new part that what is before the window goes.
-
-local function distinct_keep(s)
-  local k, latest, err = s.k, s.latest, nil
-
-  if s.old and s.last ~= latest then
-    err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
-                       '(' .. format(INTEGER, latest - PARTS + 1)))
-  end
-
-  if not err then
-    err = failed(pcall('PEXPIREAT', KEYS[k], s.expiry))
-  end
-
-  if err then
-    s.part = 0
-    return err
-  end
-
-  s.last, s.kept = latest, true
-end
-
-
-local function distinct_put(s, member, text, unseen)
-  local k = s.k
-
-  if s.kept then
-    local n, charges = s.ncharges, s.charges or {}
-
-    charges[n + 1], charges[n + 2] = text, member
-    s.ncharges, s.charges = n + 2, charges
-
-    return
-  end
-
-  local added = pcall('ZADD', KEYS[k], text, member)
-  local err = failed(added)
-
-  if err then
-    return err
-  end
-
-  err = distinct_keep(s)
-
-  if err then
+      if not done.err then
+        return
+      end
+    end
 
     -- no half of it stays, least of all a key that never expires
 
-    if unseen or added == 1 then
-      pcall('ZREM', KEYS[k], member)
+    bucket_back(k, tat, rule)
+
+    return failed(done) or 'ERR'
+  end
+
+  return bucket_look, bucket_charge, bucket_back
+end
+
+
+local function window_functions()
+  -- Often one window is that of all decisions of the call.  So it is read once
+  -- and written twice: at the first charge, where what can fail fails, and in
+  -- the end.  start is false until it is read, ends that of the span that it was
+  -- written for; unwritten: it is to be written once more.
+
+  local windows = {}
+
+
+  local function window_at(k)
+    local w = windows[KEYS[k]]
+
+    if not w then
+      w = { k = k, start = false, count = 0, ends = 0, unwritten = false }
+      windows[KEYS[k]] = w
+    end
+
+    return w
+  end
+
+
+  local function window_write(w)
+    local k = w.k
+    local done = pcall('SET', KEYS[k], format(INTEGERS, w.start, w.count),
+                       'PXAT', expiry(w.ends))
+
+    if done.err then
+      w.start, w.ends, w.unwritten = false, 0, false
+      return failed(done)
     end
   end
 
-  return err
+
+  local function window_read(w)
+    local k = w.k
+    local stored = pcall('GET', KEYS[k])
+    local start, count = 0, 0
+
+    if stored then
+      local err = failed(stored)
+      if err then
+        return err
+      end
+
+      start, count = match(stored, '^(%d+) (%d+)$')
+
+      if not start then
+        return 'WRONGVALUE'
+      end
+    end
+
+    w.start, w.count = tonumber(start), tonumber(count)
+  end
+
+
+  local function window_look(w, rule)
+    local length, err = rule.second, nil
+
+    if not w.start then
+      err = window_read(w)
+      if err then
+        return 'E', err
+      end
+    end
+
+    local start, span = w.start, now - now % length
+
+    if start > now + length then
+
+      -- the clock was set back
+
+      start, w.start, w.ends = span, span, span + length
+
+      err = window_write(w)
+      if err then
+        return 'E', err
+      end
+
+    elseif start > now then
+      span = start - start % length
+    end
+
+    if start >= span and w.count >= rule.first then
+      return 'R', span + length - now
+    end
+
+    return 'A', span
+  end
+
+
+  -- the first one of a span, or of a run
+
+  local function window_charge(w, span, rule)
+    if w.start < span then
+      w.start, w.count = span, 0
+    end
+
+    w.count, w.ends = w.count + 1, span + rule.second
+
+    return window_write(w)
+  end
+
+
+  local function window_roomy(w, rule, n)
+    if n < MANY then
+      return false
+    end
+
+    local letter, span = window_look(w, rule)
+
+    return letter == 'A'
+           and (w.start == span and w.count or 0) + n <= rule.first
+  end
+
+
+  local function window_charge_one(w, rule)
+    local letter, span = window_look(w, rule)
+    local err = letter == 'A' and window_charge(w, span, rule)
+
+    if err then
+      return 'E', err
+    end
+
+    return letter, span
+  end
+
+
+  local function window_charge_rest(w, n)
+    w.count, w.unwritten = w.count + n, true
+  end
+
+  local function window_end()
+    for _, w in pairs(windows) do
+      if w.unwritten then
+        window_write(w)
+      end
+    end
+  end
+
+
+  return window_at, window_look, window_charge, window_roomy,
+         window_charge_one, window_charge_rest, window_end
 end
 
 
--- unseen: in the window the member is not yet
+local function set_functions()
+  -- The window of a set is the latest part and the five before it.  The latest
+  -- is the one that now falls into or, if the clock was set back a bit, the
+  -- set's own: one for all decisions of the call; as a text it is what a member
+  -- has that was seen in it.  last is the set's own, false if it has none in
+  -- the window; users their number, false until it is known; old: there may be
+  -- members from before; recent: a member's part, as text, of which that is
+  -- known to be in the window; kept: a member was charged, and the expiry set;
+  -- unseen: members were charged without a look since users were counted.
+  -- known are the parts of members, as texts: of all, if it is a small set,
+  -- else of those that this call has looked at and charged.  For the others
+  -- scores are asked, those of a run's members at once; asked: where these
+  -- begin in ARGV, or true if there is nothing to be asked.
 
-local function distinct_charge(s, member, unseen, provisional)
-  local text = provisional and s.text .. '.5' or s.text
+  local sets = {}
 
-  local err = distinct_put(s, member, text, unseen)
-  if err then
+
+  local function set_at(k)
+    local s = sets[KEYS[k]]
+
+    if not s then
+      s = { k = k, part = 0, latest = 0, text = '', expiry = '', last = false,
+            users = false, old = true, kept = false, unseen = false,
+            known = false, asked = false, scores = false, recent = '',
+            charges = false, ncharges = 0, told = false }
+      sets[KEYS[k]] = s
+    end
+
+    return s
+  end
+
+
+  -- The charges of a set after its first wait, to be one command: what can fail
+  -- has not failed then.
+
+  local function set_write(s)
+    if s.ncharges ~= 0 then
+      local k = s.k
+
+      pcall('ZADD', KEYS[k], unpack(s.charges, 1, s.ncharges))
+      s.ncharges = 0
+    end
+  end
+
+
+  local function set_read(s, rule)
+    local k, part = s.k, rule.first
+
+    set_write(s)
+
+    local newest = pcall('ZRANGE', KEYS[k], '-3', '-1', 'WITHSCORES')
+
+    if newest.err then
+      return failed(newest)
+    end
+
+    local n = #newest
+    local latest = floor(now / part)
+    local last = n ~= 0 and floor(tonumber(newest[n]))
+    local known, users, old = {}, 0, n ~= 0
+
+    if last and last > latest + AHEAD_MAX then
+
+      -- the clock was set back by more than a window
+
+      local err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf', '+inf'))
+      if err then
+        return err
+      end
+
+      last = nil
+    end
+
+    if last and last > latest - PARTS then
+      latest = max(latest, last)
+
+      if n < 6 then
+        for i = 1, n, 2 do
+          known[newest[i]] = newest[i + 1]
+
+          if floor(tonumber(newest[i + 1])) > latest - PARTS then
+            users = users + 1
+          end
+        end
+
+        old = users < n / 2
+
+      else
+        users = false
+      end
+
+    else
+      last = false
+    end
+
+    if latest ~= rule.latest then
+      rule.latest, rule.text = latest, format(INTEGER, latest)
+      rule.expiry = expiry((latest + PARTS) * part)
+    end
+
+    s.part, s.latest, s.text, s.expiry = part, latest, rule.text, rule.expiry
+    s.last, s.users, s.old, s.kept, s.known = last, users, old, false, known
+    s.asked, s.recent, s.unseen, s.told = users and true, '', false, false
+  end
+
+
+  local function set_count(s)
+    local k = s.k
+
+    if s.unseen then
+      set_write(s)
+      s.users, s.asked, s.unseen = false, false, false
+    end
+
+    if not s.users then
+      local users = pcall('ZCOUNT', KEYS[k],
+                          format(INTEGER, s.latest - PARTS + 1), '+inf')
+
+      local err = failed(users)
+      if err then
+        return err
+      end
+
+      s.users = users
+    end
+  end
+
+
+  -- as window_roomy(): whoever they are
+
+  local function set_roomy(s, rule, n)
+    if n < MANY or rule.provisional
+       or s.part ~= rule.first and set_read(s, rule)
+       or s.asked == true or set_count(s)
+    then
+      return false
+    end
+
+    return s.users + n <= rule.second
+  end
+
+
+  -- the member is the one with the number i of n that begin at members
+
+  local function set_look(s, rule, members, n, i)
+    local member, part = ARGV[members + i - 1], rule.first
+    local k, err = s.k, nil
+
+    if s.part ~= part then
+      err = set_read(s, rule)
+
+    elseif s.unseen then
+      err = set_count(s)
+    end
+
+    if err then
+      return 'E', err
+    end
+
+    local latest = s.latest
+
+    if s.last then
+      local score = s.known[member]
+
+      if not score and s.asked ~= true then
+        if s.asked ~= members then
+          local scores = pcall('ZMSCORE', KEYS[k],
+                               unpack(ARGV, members, members + n - 1))
+
+          if scores.err then
+            return 'E', failed(scores)
+          end
+
+          s.scores, s.asked = scores, members
+        end
+
+        score = s.scores[i]
+      end
+
+      if score == s.text then
+        return 'A', false
+      end
+
+      -- seen in another part, or provisional
+
+      if score then
+        if score == s.recent then
+          return 'A', 'A'
+        end
+
+        if floor(tonumber(score)) > latest - PARTS then
+          s.recent = score
+          return 'A', 'A'
+        end
+      end
+
+      err = set_count(s)
+      if err then
+        return 'E', err
+      end
+    end
+
+    if s.users < rule.second then
+      return 'N', 'N'
+    end
+
+    set_write(s)
+
+    local oldest = pcall('ZRANGE', KEYS[k],
+                         format(INTEGER, latest - PARTS + 1), '+inf',
+                         'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+
+    if oldest.err then
+      return 'E', failed(oldest)
+    end
+
+    return 'R', (floor(tonumber(oldest[2]) or latest) + PARTS) * part - now
+  end
+
+
+  -- All members in the window, of a set that has just refused, told once; false:
+  -- there are too many.
+
+  local may_tell = TOLD_ALL_MAX
+
+
+  local function set_members(s)
+    local k = s.k
+
+    if s.told or s.users > TOLD_MAX or s.users > may_tell then
+      return false
+    end
+
+    local members = pcall('ZRANGE', KEYS[k],
+                          format(INTEGER, s.latest - PARTS + 1), '+inf',
+                          'BYSCORE')
+    if members.err then
+      return false
+    end
+
+    s.told = true
+    may_tell = may_tell - #members
+
+    return members
+  end
+
+
+  -- What the first charge of a set is, besides the member: the expiry, and in a
+  -- new part that what is before the window goes.
+
+  local function set_keep(s)
+    local k, latest, err = s.k, s.latest, nil
+
+    if s.old and s.last ~= latest then
+      err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf',
+                         '(' .. format(INTEGER, latest - PARTS + 1)))
+    end
+
+    if not err then
+      err = failed(pcall('PEXPIREAT', KEYS[k], s.expiry))
+    end
+
+    if err then
+      s.part = 0
+      return err
+    end
+
+    s.last, s.kept = latest, true
+  end
+
+
+  local function set_put(s, member, text, unseen)
+    local k = s.k
+
+    if s.kept then
+      local n, charges = s.ncharges, s.charges or {}
+
+      charges[n + 1], charges[n + 2] = text, member
+      s.ncharges, s.charges = n + 2, charges
+
+      return
+    end
+
+    local added = pcall('ZADD', KEYS[k], text, member)
+    local err = failed(added)
+
+    if err then
+      return err
+    end
+
+    err = set_keep(s)
+
+    if err then
+
+      -- no half of it stays, least of all a key that never expires
+
+      if unseen or added == 1 then
+        pcall('ZREM', KEYS[k], member)
+      end
+    end
+
     return err
   end
 
-  s.known[member] = text
 
-  if unseen and s.users then
-    s.users = s.users + 1
+  -- unseen: in the window the member is not yet
+
+  local function set_charge(s, member, unseen, provisional)
+    local text = provisional and s.text .. '.5' or s.text
+
+    local err = set_put(s, member, text, unseen)
+    if err then
+      return err
+    end
+
+    s.known[member] = text
+
+    if unseen and s.users then
+      s.users = s.users + 1
+    end
   end
+
+  -- where the member is in ARGV
+
+  local function set_charge_one(s, rule, member, provisional)
+    local letter, value = set_look(s, rule, member, 1, 1)
+    local err
+
+    if letter ~= 'E' and value then
+      err = set_charge(s, ARGV[member], value == 'N',
+                       value == 'N' and provisional)
+    end
+
+    if letter ~= 'E' and not err and not s.kept then
+      err = set_keep(s)
+    end
+
+    if err then
+      return 'E', err
+    end
+
+    return letter, value
+  end
+
+
+  local function set_charge_rest(s, n, members)
+    local k, text, charges = s.ncharges, s.text, s.charges or {}
+
+    for i = 1, n do
+      charges[k + 1], charges[k + 2] = text, members[i]
+      k = k + 2
+    end
+
+    s.charges, s.ncharges, s.unseen = charges, k, true
+  end
+
+
+  local function set_end()
+    for _, s in pairs(sets) do
+      set_write(s)
+    end
+  end
+
+
+  return set_at, set_look, set_charge, set_members, set_roomy, set_charge_one,
+         set_charge_rest, set_end
 end
+
+
+local bucket_look, bucket_charge, bucket_back
+local window_at, window_look, window_charge, window_roomy, window_charge_one,
+      window_charge_rest, window_end
+local set_at, set_look, set_charge, set_members, set_roomy, set_charge_one,
+      set_charge_rest, set_end
 
 
 -- The rules, by number.  Of a bucket: what it holds after its first token
@@ -697,112 +787,87 @@ local nrules, bucket = tonumber(ARGV[1]), #KEYS - tonumber(ARGV[2])
 local a = 3
 
 for r = 1, nrules do
-  local kind, dry_run = byte(ARGV[a], 1, 2)
+  local kind, mark, another = byte(ARGV[a], 1, 3)
   local first, second = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local window
+  local dry_run = mark == DRY_RUN
 
-  if kind == WINDOW then
+  if kind == BUCKET then
+    if not bucket_look then
+      bucket_look, bucket_charge, bucket_back = bucket_functions()
+    end
+
+    rules[r] = { kind = kind, dry_run = dry_run, first = first,
+                 step = ARGV[a + 1], fresh = now + first,
+                 limit = now + second - first, empty = now + second,
+                 text = false, expiry = false }
+
+  elseif kind == WINDOW then
+    if not window_at then
+      window_at, window_look, window_charge, window_roomy, window_charge_one,
+        window_charge_rest, window_end = window_functions()
+    end
+
     k = k + 1
-    window = window_at(k)
+    rules[r] = { kind = kind, dry_run = dry_run, first = first,
+                 second = second, window = window_at(k), span = -1 }
+
+  else
+    if not set_at then
+      set_at, set_look, set_charge, set_members, set_roomy, set_charge_one,
+        set_charge_rest, set_end = set_functions()
+    end
+
+    rules[r] = { kind = kind, dry_run = dry_run, first = first,
+                 second = second, latest = 0, text = '', expiry = '',
+                 provisional = mark == PROVISIONAL or another == PROVISIONAL }
   end
 
-  rules[r] = { kind = kind, first = first, second = second,
-               dry_run = dry_run == DRY_RUN, window = window, span = -1,
-               provisional = find(ARGV[a], 'P', 2, true) and true,
-               fresh = now + first, limit = now + second - first,
-               empty = now + second, step = ARGV[a + 1], latest = 0,
-               text = '', expiry = '' }
   a = a + 3
 end
 
 
--- Checks are applied to: on, the bucket's number among those of the decision,
--- the window, or the set.  What has room for all decisions of a run (whole)
--- need not be looked at for each: the first one that is admitted is charged as
--- ever, since what can fail fails there, and then the others together.  taken
--- of these are still to be charged, in a set with the members in joined.
-
-local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
-local whole, nwhole, begun = { nil, nil, nil, nil }, 0, false
-local joined, taken = {}, 0
-
-
-local function whole_charge()
-  for c = 1, nwhole do
-    local i = whole[c]
-    local x = on[i]
-
-    if checks[i].kind == WINDOW then
-      x.count, x.unwritten = x.count + taken, true
-
-    else
-      local n, text, charges = x.ncharges, x.text, x.charges or {}
-
-      for t = 1, taken do
-        charges[n + 1], charges[n + 2] = text, joined[t]
-        n = n + 2
-      end
-
-      x.charges, x.ncharges, x.unseen = charges, n, true
-    end
-  end
-
-  taken = 0
-end
-
-
--- One decision alone.  member is where it is in ARGV.  It returns the letter
--- and, if that is E, the token.
-
-local function whole_charge_one(i, member, provisional)
-  local rule, x = checks[i], on[i]
-  local letter, value, err
-
-  if rule.kind == WINDOW then
-    letter, value = window_look(x, rule)
-    err = letter == 'A' and window_charge(x, value, rule)
-
-  else
-    letter, value = distinct_look(x, rule, member, 1, 1)
-
-    if letter ~= 'E' and value then
-      err = distinct_charge(x, ARGV[member], value == 'N',
-                            value == 'N' and provisional)
-    end
-
-    if letter ~= 'E' and not err and not x.kept then
-      err = distinct_keep(x)
-    end
-  end
-
-  if err then
-    return 'E', err
-  end
-
-  return letter, value
-end
-
-
 -- The decisions, one after the other.  k is the number of keys before the
--- next set, bucket before the buckets of the decision.  Of each check (steps:
--- of those that are looked at): what a look has found, and the letter, which
--- is only kept where not all are A (plain).  admitted: so many letters of
--- these decisions are still to be told.
+-- next set, bucket before the buckets of the decision.  Of each check: its
+-- rule, and what that is applied to (on: the bucket's number among those of
+-- the decision, the window, the set).  Those of a run are parted: whole are
+-- those with room for all of it, and steps the others, which are looked at
+-- for each decision; of these, what has been found.  A letter is only kept
+-- where not all are A (plain); admitted: so many letters of such decisions
+-- are still to be told.  begun: a decision of the run was charged to what is
+-- whole; rest so many after it are still to be, who are the members in joined.
 
 local told, more, admitted, number = {}, {}, 0, 0
+local checks, on = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local whole, nwhole = { nil, nil, nil, nil }, 0
 local steps, found = { nil, nil, nil, nil }, { nil, nil, nil, nil }
+local joined, rest, begun = {}, 0, false
 local letters
 local nargs = #ARGV
 
 
-local function letters_plain(n)
-  letters = {}
+local function all_admitted(n)
+  local all = {}
 
   for i = 1, n do
-    letters[i] = 'A'
+    all[i] = 'A'
   end
 
-  return false
+  return all
+end
+
+
+local function charge_rest()
+  for c = 1, nwhole do
+    local i = whole[c]
+
+    if checks[i].kind == WINDOW then
+      window_charge_rest(on[i], rest)
+    else
+      set_charge_rest(on[i], rest, joined)
+    end
+  end
+
+  rest = 0
 end
 
 
@@ -834,7 +899,7 @@ while a <= nargs do
       if not own then
         k = k + 1
         on[i] = set_at(k)
-        roomy = distinct_roomy(on[i], rule, count)
+        roomy = set_roomy(on[i], rule, count)
       end
 
       a = members + count
@@ -854,8 +919,8 @@ while a <= nargs do
     local plain, refused, wait, err = true, false, 0, ''
     local set
 
-    for step = 1, nsteps do
-      local i = steps[step]
+    for s = 1, nsteps do
+      local i = steps[s]
       local rule = checks[i]
       local kind, letter, value = rule.kind
 
@@ -873,22 +938,29 @@ while a <= nargs do
         end
 
       elseif kind == WINDOW then
-        letter, value = window_look(on[i], rule)
+        local w = on[i]
+
+        if w.start == rule.span and w.count < rule.first then
+          letter, value = 'A', w.start
+        else
+          letter, value = window_look(w, rule)
+          rule.span = letter == 'A' and value or -1
+        end
 
       elseif own then
         k = k + 1
         on[i] = set_at(k)
-        letter, value = distinct_look(on[i], rule, members + d - 1, 1, 1)
+        letter, value = set_look(on[i], rule, members + d - 1, 1, 1)
 
       else
-        letter, value = distinct_look(on[i], rule, members, count, d)
+        letter, value = set_look(on[i], rule, members, count, d)
       end
 
       found[i] = value
 
       if letter ~= 'A' then
-        plain = plain and letters_plain(n)
-        letters[i] = letter
+        letters = plain and all_admitted(n) or letters
+        letters[i], plain = letter, false
 
         if letter == 'R' then
           refused = not rule.dry_run
@@ -922,8 +994,8 @@ while a <= nargs do
       end
     end
 
-    for step = 1, refused and 0 or nsteps do
-      local i = steps[step]
+    for s = 1, refused and 0 or nsteps do
+      local i = steps[s]
 
       if plain or letters[i] == 'A' or letters[i] == 'N' then
         local rule, value = checks[i], found[i]
@@ -942,39 +1014,46 @@ while a <= nargs do
           end
 
         elseif value then
-          failure = distinct_charge(on[i], ARGV[members + d - 1],
-                                    value == 'N', value == 'N'
-                                    and (rule.provisional or err ~= ''))
+          failure = set_charge(on[i], ARGV[members + d - 1], value == 'N',
+                               value == 'N'
+                               and (rule.provisional or err ~= ''))
         end
 
         if failure then
-          plain = plain and letters_plain(n)
-          letters[i] = 'E'
+          letters = plain and all_admitted(n) or letters
+          letters[i], plain = 'E', false
           err = err ~= '' and err or failure
         end
       end
     end
 
-    if refused then
-      -- nothing is charged
+    if nwhole == 0 or refused then
+      -- there is nothing else to be charged
 
     elseif begun and err == '' then
-      taken = taken + 1
-      joined[taken] = member and ARGV[members + d - 1]
+      rest = rest + 1
+      joined[rest] = member and ARGV[members + d - 1]
 
     else
       local broken = err ~= ''
 
-      whole_charge()
+      charge_rest()
       begun = true
 
       for c = 1, nwhole do
-        local letter, failure = whole_charge_one(whole[c], members + d - 1,
-                                                 broken)
+        local i = whole[c]
+        local letter, failure
+
+        if checks[i].kind == WINDOW then
+          letter, failure = window_charge_one(on[i], checks[i])
+        else
+          letter, failure = set_charge_one(on[i], checks[i], members + d - 1,
+                                           broken)
+        end
 
         if letter == 'E' or broken then
-          plain = plain and letters_plain(n)
-          letters[whole[c]] = letter
+          letters = plain and all_admitted(n) or letters
+          letters[i], plain = letter, false
         end
 
         if letter == 'E' then
@@ -1000,22 +1079,20 @@ while a <= nargs do
 
         more[filled + 1], more[filled + 2] = number, wait
         more[filled + 3] = err
-        more[filled + 4] = set and distinct_members(set) or false
+        more[filled + 4] = set and set_members(set) or false
       end
     end
   end
 
-  whole_charge()
+  charge_rest()
 end
 
-for _, w in pairs(windows) do
-  if w.unwritten then
-    window_write(w)
-  end
+if window_end then
+  window_end()
 end
 
-for _, s in pairs(sets) do
-  distinct_write(s)
+if set_end then
+  set_end()
 end
 
 told[#told + 1] = rep('A', admitted)
