@@ -158,8 +158,8 @@ end
 -- with where they are met.
 
 local function bucket_functions()
-  -- What a look returns of a bucket that was full, because there was none (NONE)
-  -- or its moment is past (OVER).
+  -- What a look returns of a bucket that was full, because there was none
+  -- (NONE) or its moment is past (OVER).
 
   local NONE, OVER = 0, -1
 
@@ -173,9 +173,9 @@ local function bucket_functions()
   end
 
 
-  -- What a look has made of a bucket is not what most are: tat is neither that
-  -- of one that was partly full, nor more than an empty one's.  What is missing
-  -- counts from 0.
+  -- What a look has made of a bucket is not what most are: tat is neither
+  -- that of one that was partly full, nor more than an empty one's.  What is
+  -- missing counts from 0.
 
   local function bucket_look(k, rule, tat)
     if type(tat) ~= 'number' then
@@ -259,10 +259,10 @@ end
 
 
 local function window_functions()
-  -- Often one window is that of all decisions of the call.  So it is read once
-  -- and written twice: at the first charge, where what can fail fails, and in
-  -- the end.  start is false until it is read, ends that of the span that it was
-  -- written for; unwritten: it is to be written once more.
+  -- Often one window is that of all decisions of the call.  So it is read
+  -- once and written twice: at the first charge, where what can fail fails,
+  -- and in the end.  start is false until it is read, ends that of the span
+  -- that it was written for; unwritten: it is to be written once more.
 
   local windows = {}
 
@@ -404,18 +404,19 @@ end
 
 
 local function set_functions()
-  -- The window of a set is the latest part and the five before it.  The latest
-  -- is the one that now falls into or, if the clock was set back a bit, the
-  -- set's own: one for all decisions of the call; as a text it is what a member
-  -- has that was seen in it.  last is the set's own, false if it has none in
-  -- the window; users their number, false until it is known; old: there may be
-  -- members from before; recent: a member's part, as text, of which that is
-  -- known to be in the window; kept: a member was charged, and the expiry set;
-  -- unseen: members were charged without a look since users were counted.
-  -- known are the parts of members, as texts: of all, if it is a small set,
-  -- else of those that this call has looked at and charged.  For the others
-  -- scores are asked, those of a run's members at once; asked: where these
-  -- begin in ARGV, or true if there is nothing to be asked.
+  -- The window of a set is the latest part and the five before it.  The
+  -- latest is the one that now falls into or, if the clock was set back a
+  -- bit, the set's own: one for all decisions of the call; as a text it is
+  -- what a member has that was seen in it.  last is the set's own, false if
+  -- it has none in the window; users their number, false until it is known;
+  -- old: there may be members from before; recent: a member's part, as text,
+  -- of which that is known to be in the window; kept: a member was charged,
+  -- and the expiry set; unseen: members were charged without a look since
+  -- users were counted.  known are the parts of members, as texts: of all, if
+  -- it is a small set, else of those that this call has looked at and
+  -- charged.  For the others scores are asked, those of a run's members at
+  -- once; asked: where these begin in ARGV, or true if there is nothing to be
+  -- asked.
 
   local sets = {}
 
@@ -435,8 +436,8 @@ local function set_functions()
   end
 
 
-  -- The charges of a set after its first wait, to be one command: what can fail
-  -- has not failed then.
+  -- The charges of a set after its first wait, to be one command: what can
+  -- fail has not failed then.
 
   local function set_write(s)
     if s.ncharges ~= 0 then
@@ -623,8 +624,8 @@ local function set_functions()
   end
 
 
-  -- All members in the window, of a set that has just refused, told once; false:
-  -- there are too many.
+  -- All members in the window, of a set that has just refused, told once;
+  -- false: there are too many.
 
   local may_tell = TOLD_ALL_MAX
 
@@ -650,8 +651,8 @@ local function set_functions()
   end
 
 
-  -- What the first charge of a set is, besides the member: the expiry, and in a
-  -- new part that what is before the window goes.
+  -- What the first charge of a set is, besides the member: the expiry, and in
+  -- a new part that what is before the window goes.
 
   local function set_keep(s)
     local k, latest, err = s.k, s.latest, nil

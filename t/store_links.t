@@ -22,9 +22,9 @@ my $folder = $redis->folder;
 chmod 0755, $folder or die "$folder: $!\n";
 
 $redis->cli('ACL', 'SETUSER', 'guard', 'on', '>p@ss:word', '~shop:*',
-            map { "+$_" } qw(eval evalsha time get mget exists set del zrange
-                             zmscore zcount zadd zrem zremrangebyscore
-                             pexpireat));
+            map { "+$_" } qw(eval evalsha time get set del incrby pexpireat
+                             zrange zmscore zcount zadd zrem
+                             zremrangebyscore));
 
 file('password', "p\@ss:word\n");
 file('wrong', "s3cret\n");
