@@ -146,8 +146,8 @@ end
 -- (E).  A charge returns the token if it fails.  But for buckets a look
 -- changes nothing, unless the clock was set back.
 --
--- What has room for all decisions of a run (roomy) need not be looked at for
--- each: the first one that is admitted is charged alone (charge_one, which
+-- What has room for all decisions of a run (roomy: which changes nothing at
+-- all) need not be looked at for each: the first one that is admitted is charged alone (charge_one, which
 -- returns as a look does), since what can fail fails there, and then the rest
 -- of them together (charge_rest).
 --
@@ -362,14 +362,18 @@ local function window_functions()
 
 
   local function window_roomy(w, rule, n)
-    if n < MANY then
+    local length = rule.second
+
+    if n < MANY or not w.start and window_read(w) or w.start > now + length
+    then
       return false
     end
 
-    local letter, span = window_look(w, rule)
+    local span = max(w.start, now)
 
-    return letter == 'A'
-           and (w.start == span and w.count or 0) + n <= rule.first
+    span = span - span % length
+
+    return (w.start >= span and w.count or 0) + n <= rule.first
   end
 
 
@@ -449,7 +453,9 @@ local function set_functions()
   end
 
 
-  local function set_read(s, rule)
+  -- It stops where a look would have to change something.
+
+  local function set_read(s, rule, looks)
     local k, part = s.k, rule.first
 
     set_write(s)
@@ -468,6 +474,10 @@ local function set_functions()
     if last and last > latest + AHEAD_MAX then
 
       -- the clock was set back by more than a window
+
+      if not looks then
+        return 'ERR'
+      end
 
       local err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf', '+inf'))
       if err then
@@ -532,11 +542,11 @@ local function set_functions()
   end
 
 
-  -- as window_roomy(): whoever they are
+  -- whoever they are
 
   local function set_roomy(s, rule, n)
     if n < MANY or rule.provisional
-       or s.part ~= rule.first and set_read(s, rule)
+       or s.part ~= rule.first and set_read(s, rule, false)
        or s.asked == true or set_count(s)
     then
       return false
@@ -553,7 +563,7 @@ local function set_functions()
     local k, err = s.k, nil
 
     if s.part ~= part then
-      err = set_read(s, rule)
+      err = set_read(s, rule, true)
 
     elseif s.unseen then
       err = set_count(s)
@@ -858,7 +868,7 @@ end
 
 
 local function charge_rest()
-  for c = 1, nwhole do
+  for c = 1, rest ~= 0 and nwhole or 0 do
     local i = whole[c]
 
     if checks[i].kind == WINDOW then
