@@ -369,9 +369,7 @@ local function window_functions()
       return false
     end
 
-    local span = max(w.start, now)
-
-    span = span - span % length
+    local span = now - now % length
 
     return (w.start >= span and w.count or 0) + n <= rule.first
   end
@@ -677,7 +675,6 @@ local function set_functions()
     end
 
     if err then
-      s.part = 0
       return err
     end
 
@@ -685,8 +682,10 @@ local function set_functions()
   end
 
 
-  local function set_put(s, member, text, unseen)
-    local k = s.k
+  -- unseen: in the window the member is not yet
+
+  local function set_charge(s, member, unseen, provisional)
+    local k, text = s.k, provisional and s.text .. '.5' or s.text
 
     if s.kept then
       local n, charges = s.ncharges, s.charges or {}
@@ -694,39 +693,24 @@ local function set_functions()
       charges[n + 1], charges[n + 2] = text, member
       s.ncharges, s.charges = n + 2, charges
 
-      return
-    end
-
-    local added = pcall('ZADD', KEYS[k], text, member)
-    local err = failed(added)
-
-    if err then
-      return err
-    end
-
-    err = set_keep(s)
-
-    if err then
-
-      -- no half of it stays, least of all a key that never expires
-
-      if unseen or added == 1 then
-        pcall('ZREM', KEYS[k], member)
+    else
+      local err = failed(pcall('ZADD', KEYS[k], text, member))
+      if err then
+        return err
       end
-    end
 
-    return err
-  end
+      err = set_keep(s)
 
+      if err then
 
-  -- unseen: in the window the member is not yet
+        -- no half of it stays, least of all a key that never expires
 
-  local function set_charge(s, member, unseen, provisional)
-    local text = provisional and s.text .. '.5' or s.text
+        if unseen then
+          pcall('ZREM', KEYS[k], member)
+        end
 
-    local err = set_put(s, member, text, unseen)
-    if err then
-      return err
+        return err
+      end
     end
 
     s.known[member] = text
