@@ -169,7 +169,13 @@ local function bucket_functions()
       return failed(pcall('INCRBY', KEYS[k], '-' .. rule.step))
     end
 
-    return failed(pcall('DEL', KEYS[k]))
+    local err = failed(pcall('DEL', KEYS[k]))
+    if err then
+      -- what expired long ago is none either
+      pcall('PEXPIREAT', KEYS[k], '1')
+    end
+
+    return err
   end
 
 

@@ -417,6 +417,23 @@ test_bucket_rights(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(holds(t, "b", "9000000000000000000"), "and stays as it was");
+
+    /* a bucket that was not there, and another layer refuses */
+
+    begin(t);
+    check(t, "w", 1, 60 * MINUTE, "w", "");
+    ask(t);
+
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+    again(t);
+    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
+    check(t, "w", 1, 60 * MINUTE, "w", "");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""), "refused by another layer");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0, "no right to del leaves nothing either");
 }
 
 
