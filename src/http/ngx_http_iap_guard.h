@@ -101,7 +101,7 @@ typedef struct {
     ngx_http_iap_guard_place_t      place;
     unsigned                        off:1;      /* "off": not inherited */
     unsigned                        limits:1;   /* 0: identity only */
-    ngx_uint_t                      dry_run;
+    unsigned                        dry_run;
 
     ngx_http_iap_guard_missing_e    missing;
     ngx_http_iap_guard_on_error_e   on_error;

@@ -12,8 +12,6 @@ static ngx_int_t ngx_http_iap_guard_check_code(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer);
 static ngx_int_t ngx_http_iap_guard_code_names(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer);
-static char *ngx_http_iap_guard_code_param_unknown(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_code_param_success(ngx_conf_t *cf, void *conf,
     ngx_str_t *value, const void *post);
 
@@ -21,6 +19,15 @@ static char *ngx_http_iap_guard_code_param_success(ngx_conf_t *cf, void *conf,
 static ngx_http_iap_guard_range_t  ngx_http_iap_guard_code_lease_range = {
     100 * IAP_TICKS_PER_MS, 86400 * IAP_TICKS_PER_SEC,
     "a time from 100ms to 1d"
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_code_unknown_words = {
+    "\"sold\" or \"release\"",
+    {
+        { ngx_string("sold"), 0 },
+        { ngx_string("release"), 1 },
+        { ngx_null_string, 0 }
+    }
 };
 
 
@@ -32,9 +39,9 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_code_params[] = {
       &ngx_http_iap_guard_code_lease_range },
 
     { ngx_string("unknown"),
-      ngx_http_iap_guard_code_param_unknown,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_code_t, release),
+      &ngx_http_iap_guard_code_unknown_words },
 
     { ngx_string("success"),
       ngx_http_iap_guard_code_param_success,
@@ -47,9 +54,9 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_code_params[] = {
       NGX_HTTP_IAP_GUARD_CLASSIFIER },
 
     { ngx_string("normalize"),
-      ngx_http_iap_guard_param_flag,
+      ngx_http_iap_guard_param_word,
       offsetof(ngx_http_iap_guard_code_t, normalize),
-      NULL },
+      &ngx_http_iap_guard_on_off },
 
     { ngx_string("attempts"),
       ngx_http_iap_guard_param_rate,
@@ -57,9 +64,9 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_code_params[] = {
       NULL },
 
     { ngx_string("dry_run"),
-      ngx_http_iap_guard_param_flag,
+      ngx_http_iap_guard_param_word,
       offsetof(ngx_http_iap_guard_code_t, dry_run),
-      NULL },
+      &ngx_http_iap_guard_on_off },
 
     { ngx_null_string, NULL, 0, NULL }
 };
@@ -299,26 +306,6 @@ ngx_http_iap_guard_code_names(ngx_conf_t *cf,
     }
 
     return NGX_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_code_param_unknown(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value, const void *post)
-{
-    ngx_http_iap_guard_code_t *code = conf;
-
-    if (ngx_strcmp(value->data, "sold") == 0) {
-        code->release = 0;
-
-    } else if (ngx_strcmp(value->data, "release") == 0) {
-        code->release = 1;
-
-    } else {
-        return "\"sold\" or \"release\"";
-    }
-
-    return NGX_CONF_OK;
 }
 
 

@@ -11,10 +11,6 @@
 
 static char *ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
     void *conf, ngx_str_t *value, const void *post);
-static char *ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value, const void *post);
-static char *ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_param_users(ngx_conf_t *cf,
     void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
@@ -48,6 +44,35 @@ static ngx_http_iap_guard_range_t  ngx_http_iap_guard_ban_range = {
     0, NGX_IAP_BAN_MAX, "a time, a year at most, or 0 for no ban"
 };
 
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_missing_words = {
+    "\"address\", \"skip\" or \"reject\"",
+    {
+        { ngx_string("address"), NGX_HTTP_IAP_GUARD_MISSING_ADDRESS },
+        { ngx_string("skip"), NGX_HTTP_IAP_GUARD_MISSING_SKIP },
+        { ngx_string("reject"), NGX_HTTP_IAP_GUARD_MISSING_REJECT },
+        { ngx_null_string, 0 }
+    }
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_on_error_words = {
+    "\"local\", \"pass\" or \"reject\"",
+    {
+        { ngx_string("local"), NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL },
+        { ngx_string("pass"), NGX_HTTP_IAP_GUARD_ON_ERROR_PASS },
+        { ngx_string("reject"), NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT },
+        { ngx_null_string, 0 }
+    }
+};
+
+ngx_http_iap_guard_words_t  ngx_http_iap_guard_on_off = {
+    "\"on\" or \"off\"",
+    {
+        { ngx_string("on"), 1 },
+        { ngx_string("off"), 0 },
+        { ngx_null_string, 0 }
+    }
+};
+
 
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
 
@@ -62,19 +87,19 @@ ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
       NULL },
 
     { ngx_string("missing"),
-      ngx_http_iap_guard_param_missing,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, missing),
+      &ngx_http_iap_guard_missing_words },
 
     { ngx_string("on_error"),
-      ngx_http_iap_guard_param_on_error,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
 
     { ngx_string("dry_run"),
-      ngx_http_iap_guard_param_flag,
+      ngx_http_iap_guard_param_word,
       offsetof(ngx_http_iap_guard_layer_t, dry_run),
-      NULL },
+      &ngx_http_iap_guard_on_off },
 
     { ngx_string("exempt"),
       ngx_http_iap_guard_param_value,
@@ -123,14 +148,14 @@ ngx_http_iap_guard_param_t  ngx_http_iap_guard_segment_params[] = {
       NULL },
 
     { ngx_string("on_error"),
-      ngx_http_iap_guard_param_on_error,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
 
     { ngx_string("dry_run"),
-      ngx_http_iap_guard_param_flag,
+      ngx_http_iap_guard_param_word,
       offsetof(ngx_http_iap_guard_layer_t, dry_run),
-      NULL },
+      &ngx_http_iap_guard_on_off },
 
     { ngx_null_string, NULL, 0, NULL }
 };
@@ -149,14 +174,14 @@ ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[] = {
       NULL },
 
     { ngx_string("on_error"),
-      ngx_http_iap_guard_param_on_error,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
 
     { ngx_string("dry_run"),
-      ngx_http_iap_guard_param_flag,
+      ngx_http_iap_guard_param_word,
       offsetof(ngx_http_iap_guard_layer_t, dry_run),
-      NULL },
+      &ngx_http_iap_guard_on_off },
 
     { ngx_null_string, NULL, 0, NULL }
 };
@@ -337,22 +362,23 @@ ngx_http_iap_guard_param_rate(ngx_conf_t *cf, void *field, ngx_str_t *value,
 
 
 char *
-ngx_http_iap_guard_param_flag(ngx_conf_t *cf, void *field, ngx_str_t *value,
+ngx_http_iap_guard_param_word(ngx_conf_t *cf, void *field, ngx_str_t *value,
     const void *post)
 {
-    ngx_uint_t *flag = field;
+    unsigned *word = field;
+    const ngx_http_iap_guard_words_t *words = post;
 
-    if (ngx_strcmp(value->data, "on") == 0) {
-        *flag = 1;
+    const ngx_conf_enum_t  *e;
 
-    } else if (ngx_strcmp(value->data, "off") == 0) {
-        *flag = 0;
+    for (e = words->words; e->name.len; e++) {
 
-    } else {
-        return "\"on\" or \"off\"";
+        if (ngx_strcmp(value->data, e->name.data) == 0) {
+            *word = (unsigned) e->value;
+            return NGX_CONF_OK;
+        }
     }
 
-    return NGX_CONF_OK;
+    return (char *) words->expected;
 }
 
 
@@ -394,52 +420,6 @@ ngx_http_iap_guard_param_capacity(ngx_conf_t *cf, void *conf,
                                    &layer->bucket.capacity))
     {
         return (char *) ngx_http_iap_guard_capacity_range.expected;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_missing(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value, const void *post)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "address") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_ADDRESS;
-
-    } else if (ngx_strcmp(value->data, "skip") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_SKIP;
-
-    } else if (ngx_strcmp(value->data, "reject") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_REJECT;
-
-    } else {
-        return "\"address\", \"skip\" or \"reject\"";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_on_error(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value, const void *post)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "local") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL;
-
-    } else if (ngx_strcmp(value->data, "pass") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_PASS;
-
-    } else if (ngx_strcmp(value->data, "reject") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
-
-    } else {
-        return "\"local\", \"pass\" or \"reject\"";
     }
 
     return NGX_CONF_OK;

@@ -32,6 +32,14 @@ typedef struct {
 } ngx_http_iap_guard_range_t;
 
 
+/* likewise; the last word is empty */
+
+typedef struct {
+    const char                  *expected;
+    ngx_conf_enum_t              words[4];
+} ngx_http_iap_guard_words_t;
+
+
 /* positions in the tables; that of "rate" is the same in both */
 
 #define NGX_HTTP_IAP_GUARD_CAPACITY  0
@@ -84,10 +92,12 @@ char *ngx_http_iap_guard_param_msec(ngx_conf_t *cf, void *field,
 char *ngx_http_iap_guard_param_rate(ngx_conf_t *cf, void *field,
     ngx_str_t *value, const void *post);
 
-/* ngx_uint_t: "on" or "off" */
+/* unsigned, or an enum; words */
 
-char *ngx_http_iap_guard_param_flag(ngx_conf_t *cf, void *field,
+char *ngx_http_iap_guard_param_word(ngx_conf_t *cf, void *field,
     ngx_str_t *value, const void *post);
+
+extern ngx_http_iap_guard_words_t  ngx_http_iap_guard_on_off;
 
 /* ngx_str_t; what is expected instead of an empty one */
 

@@ -61,8 +61,6 @@ static char *ngx_http_iap_guard_redis_param_timeout(ngx_conf_t *cf,
     void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_redis_param_prefix(ngx_conf_t *cf,
     void *conf, ngx_str_t *value, const void *post);
-static char *ngx_http_iap_guard_redis_param_durability(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value, const void *post);
 
 static ngx_int_t ngx_http_iap_guard_redis_resolve(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
@@ -78,6 +76,16 @@ static ngx_http_iap_guard_range_t  ngx_http_iap_guard_redis_timeout_range = {
 
 static ngx_http_iap_guard_range_t  ngx_http_iap_guard_redis_machines_range = {
     1, 10000, "a whole number from 1 to 10000"
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_durability_words = {
+    "\"aof\", \"replica\" or \"memory\"",
+    {
+        { ngx_string("aof"), NGX_IAP_DURABILITY_AOF },
+        { ngx_string("replica"), NGX_IAP_DURABILITY_REPLICA },
+        { ngx_string("memory"), NGX_IAP_DURABILITY_MEMORY },
+        { ngx_null_string, 0 }
+    }
 };
 
 
@@ -124,9 +132,9 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_redis_params[] = {
       "the name of a file" },
 
     { ngx_string("durability"),
-      ngx_http_iap_guard_redis_param_durability,
-      0,
-      NULL },
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_redis_t, durability),
+      &ngx_http_iap_guard_durability_words },
 
     { ngx_null_string, NULL, 0, NULL }
 };
@@ -591,29 +599,6 @@ ngx_http_iap_guard_redis_param_prefix(ngx_conf_t *cf, void *conf,
     }
 
     rd->conf->prefix = *value;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_redis_param_durability(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value, const void *post)
-{
-    ngx_http_iap_guard_redis_t *rd = conf;
-
-    if (ngx_strcmp(value->data, "aof") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_AOF;
-
-    } else if (ngx_strcmp(value->data, "replica") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_REPLICA;
-
-    } else if (ngx_strcmp(value->data, "memory") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_MEMORY;
-
-    } else {
-        return "\"aof\", \"replica\" or \"memory\"";
-    }
 
     return NGX_CONF_OK;
 }
