@@ -139,12 +139,19 @@ sub _run {
     open my $out, '>>', $self->{file}->filename
         or die "the load's file: $!\n";
 
-    my $client = IapGuard::LoadClient->new(
-        loop => $loop, map { $_ => $self->{$_} } qw(port connections timeout));
+    # each a connection of its own: from a pool few would be taken again and
+    # again, of one worker perhaps, and from another worker hardly any
+
+    my @clients = map {
+        IapGuard::LoadClient->new(loop => $loop, connections => 1,
+                                  map { $_ => $self->{$_} } qw(port timeout));
+    } 1 .. $self->{connections};
 
     my $ask;
 
     $ask = sub {
+        my ($client) = @_;
+
         return if $done;
 
         my $path = $paths[ $number++ % @paths ];
@@ -161,16 +168,19 @@ sub _run {
                     $answer->{status} || $answer->{error},
                     $answer->{headers}{'x-store'} || '-';
 
-                $loop->after($self->{pause} * (0.5 + rand), $ask);
+                $loop->after($self->{pause} * (0.5 + rand),
+                             sub { $ask->($client) });
             });
     };
 
     $loop->on_read($gone, sub { $done = 1 });
-    $loop->after($self->{pause} * rand, $ask) foreach 1 .. $self->{connections};
+    foreach my $client (@clients) {
+        $loop->after($self->{pause} * rand, sub { $ask->($client) });
+    }
 
     # what is under way is still answered
 
-    $loop->run_until(sub { $done && !$client->busy });
+    $loop->run_until(sub { $done && !grep { $_->busy } @clients });
     close $out or die "the load's file: $!\n";
 
     return 0;
