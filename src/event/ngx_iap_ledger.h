@@ -1,7 +1,7 @@
 /*
  * The ledger: what must never be lost.  Queued requests, their tickets and
  * results, whether a file keeps them (ngx_iap_file.h) or Redis does
- * (ngx_iap_stream.h).
+ * (ngx_iap_shared_ledger.h).
  *
  * Whatever is asked of it is an operation: it takes time, is carried out
  * elsewhere, and ends with `done`, called once from the event loop and never

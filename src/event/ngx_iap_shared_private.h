@@ -137,6 +137,8 @@ struct ngx_iap_shared_put_s {
     ngx_iap_shared_put_t   **place;     /* in a group, or NULL */
     ngx_iap_ledger_result_e  word;      /* what the script said */
     u_char                   ticket[IAP_TICKET_LEN];    /* likewise */
+    unsigned                 twice:1;   /* into the file by that ticket, which
+                                           is another's */
 };
 
 
