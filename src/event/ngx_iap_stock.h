@@ -217,6 +217,8 @@ typedef struct {
     ngx_uint_t           n;
     ngx_iap_unit_info_t *units;
     unsigned             more:1;
+    unsigned             swept:1;       /* the keeper's: what was over by then
+                                           has run out */
 } ngx_iap_stock_audit_t;
 
 
@@ -230,6 +232,9 @@ typedef struct {
     ngx_uint_t           n;             /* out */
     ngx_iap_code_t      *codes;
     unsigned             more:1;
+    ngx_uint_t           counted;       /* the keeper's: how many of them; */
+    ngx_uint_t           swept;         /* and of how many what was over by
+                                           then has run out */
 } ngx_iap_stock_list_t;
 
 
