@@ -47,6 +47,7 @@ SERVER
     audited();
     sold_out();
     logged();
+    metrics($store);
 
     $test->end;
 }
@@ -616,6 +617,19 @@ sub logged {
 
     my $token = $nginx->token;
     ok !$nginx->log_lines(qr/$token/), 'log: not the token';
+
+    return;
+}
+
+
+# what is Redis's is not there without one
+
+sub metrics {
+    my ($store) = @_;
+    my $metrics = $nginx->metrics;
+
+    is join(' ', map { $metrics->{"iap_guard_stock_$_"} // '-' } qw(up notes)),
+        $store eq 'file' ? '- -' : '1 0', "metrics: the stock in $store";
 
     return;
 }

@@ -241,6 +241,7 @@ struct ngx_iap_shared_s {
     ngx_msec_t               broken_at; /* said of a code, or 0 */
     unsigned                 has_stock:1;
     unsigned                 looking:1;
+    unsigned                 counting:1;    /* notes */
 
     ngx_iap_shared_teller_t *teller;    /* under way, or NULL */
     ngx_msec_t               told_at;   /* the latest look into the journal */
