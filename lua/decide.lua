@@ -146,8 +146,8 @@ end
 -- (E).  A charge returns the token if it fails.  But for buckets a look
 -- changes nothing, unless the clock was set back.
 --
--- What has room for all decisions of a run (roomy) need not be looked at for
--- each: the first one that is admitted is charged alone (charge_one, which
+-- What has room for all decisions of a run (roomy: which changes nothing at
+-- all) need not be looked at for each: the first one that is admitted is charged alone (charge_one, which
 -- returns as a look does), since what can fail fails there, and then the rest
 -- of them together (charge_rest).
 --
@@ -362,14 +362,16 @@ local function window_functions()
 
 
   local function window_roomy(w, rule, n)
-    if n < MANY then
+    local length = rule.second
+
+    if n < MANY or not w.start and window_read(w) or w.start > now + length
+    then
       return false
     end
 
-    local letter, span = window_look(w, rule)
+    local span = now - now % length
 
-    return letter == 'A'
-           and (w.start == span and w.count or 0) + n <= rule.first
+    return (w.start >= span and w.count or 0) + n <= rule.first
   end
 
 
@@ -449,7 +451,9 @@ local function set_functions()
   end
 
 
-  local function set_read(s, rule)
+  -- It stops where a look would have to change something.
+
+  local function set_read(s, rule, looks)
     local k, part = s.k, rule.first
 
     set_write(s)
@@ -468,6 +472,10 @@ local function set_functions()
     if last and last > latest + AHEAD_MAX then
 
       -- the clock was set back by more than a window
+
+      if not looks then
+        return 'ERR'
+      end
 
       local err = failed(pcall('ZREMRANGEBYSCORE', KEYS[k], '-inf', '+inf'))
       if err then
@@ -532,11 +540,11 @@ local function set_functions()
   end
 
 
-  -- as window_roomy(): whoever they are
+  -- whoever they are
 
   local function set_roomy(s, rule, n)
     if n < MANY or rule.provisional
-       or s.part ~= rule.first and set_read(s, rule)
+       or s.part ~= rule.first and set_read(s, rule, false)
        or s.asked == true or set_count(s)
     then
       return false
@@ -553,7 +561,7 @@ local function set_functions()
     local k, err = s.k, nil
 
     if s.part ~= part then
-      err = set_read(s, rule)
+      err = set_read(s, rule, true)
 
     elseif s.unseen then
       err = set_count(s)
@@ -667,7 +675,6 @@ local function set_functions()
     end
 
     if err then
-      s.part = 0
       return err
     end
 
@@ -675,8 +682,10 @@ local function set_functions()
   end
 
 
-  local function set_put(s, member, text, unseen)
-    local k = s.k
+  -- unseen: in the window the member is not yet
+
+  local function set_charge(s, member, unseen, provisional)
+    local k, text = s.k, provisional and s.text .. '.5' or s.text
 
     if s.kept then
       local n, charges = s.ncharges, s.charges or {}
@@ -684,39 +693,24 @@ local function set_functions()
       charges[n + 1], charges[n + 2] = text, member
       s.ncharges, s.charges = n + 2, charges
 
-      return
-    end
-
-    local added = pcall('ZADD', KEYS[k], text, member)
-    local err = failed(added)
-
-    if err then
-      return err
-    end
-
-    err = set_keep(s)
-
-    if err then
-
-      -- no half of it stays, least of all a key that never expires
-
-      if unseen or added == 1 then
-        pcall('ZREM', KEYS[k], member)
+    else
+      local err = failed(pcall('ZADD', KEYS[k], text, member))
+      if err then
+        return err
       end
-    end
 
-    return err
-  end
+      err = set_keep(s)
 
+      if err then
 
-  -- unseen: in the window the member is not yet
+        -- no half of it stays, least of all a key that never expires
 
-  local function set_charge(s, member, unseen, provisional)
-    local text = provisional and s.text .. '.5' or s.text
+        if unseen then
+          pcall('ZREM', KEYS[k], member)
+        end
 
-    local err = set_put(s, member, text, unseen)
-    if err then
-      return err
+        return err
+      end
     end
 
     s.known[member] = text
@@ -858,7 +852,7 @@ end
 
 
 local function charge_rest()
-  for c = 1, nwhole do
+  for c = 1, rest ~= 0 and nwhole or 0 do
     local i = whole[c]
 
     if checks[i].kind == WINDOW then

@@ -197,10 +197,15 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
     redis = call->redis;
     redis->nbatches--;
 
-    /* first of all, so that the server has something to do meanwhile */
+    /* The next one leaves before this one is read: else the server would have
+       nothing to do meanwhile.  After a failure it is seen first which node
+       is left. */
 
-    if (!ngx_queue_empty(&redis->pending)) {
+    if (reply != NULL && !redis->ending) {
         ngx_iap_batch_flush(redis);
+
+    } else if (!ngx_queue_empty(&redis->pending) && !redis->flush.posted) {
+        ngx_post_event(&redis->flush, &ngx_posted_events);
     }
 
     rc = reply ? ngx_iap_batch_read(batch, reply) : NGX_ERROR;

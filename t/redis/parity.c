@@ -66,6 +66,8 @@ static iap_ticks_t parity_span(parity_t *p, unsigned bits);
 static void parity_move_clock(parity_t *p);
 static bool parity_batch(parity_t *p);
 static unsigned parity_checks(parity_t *p, subject_t *s);
+static unsigned parity_alike(parity_t *p, subject_t *s,
+    const subject_t *before, unsigned n);
 static void parity_tell(call_decision_t *d, const subject_t *s, unsigned n);
 static bool parity_decide(parity_t *p, subject_t *s, unsigned n,
     const call_said_t *said);
@@ -247,7 +249,7 @@ parity_conf(parity_t *p, unsigned kind, unsigned i)
 
     case 1:
         p->w.distinct_conf[i % SEGMENTS].users =
-                                 1 + (uint32_t) ut_below(&p->random, USERS);
+                             1 + (uint32_t) ut_below(&p->random, 2 * USERS);
         break;
 
     default:
@@ -307,7 +309,7 @@ parity_move_clock(parity_t *p)
 static bool
 parity_batch(parity_t *p)
 {
-    bool          fine;
+    bool          fine, alike;
     unsigned      i;
     redisReply   *reply;
     call_said_t   said;
@@ -322,6 +324,8 @@ parity_batch(parity_t *p)
     call.at = true;
     call.now = p->now;
 
+    alike = ut_below(&p->random, 2) == 0;
+
     for (i = 0; i < call.n; i++) {
 
         while (ut_below(&p->random, 64) == 0) {
@@ -329,7 +333,10 @@ parity_batch(parity_t *p)
                         (unsigned) ut_random(&p->random));
         }
 
-        n[i] = parity_checks(p, s[i]);
+        n[i] = i > 0 && alike && ut_below(&p->random, 10) != 0
+               ? parity_alike(p, s[i], s[i - 1], n[i - 1])
+               : parity_checks(p, s[i]);
+
         parity_tell(&call.decision[i], s[i], n[i]);
     }
 
@@ -408,6 +415,41 @@ parity_checks(parity_t *p, subject_t *s)
 }
 
 
+/* the same checks for another user: so runs come about */
+
+static unsigned
+parity_alike(parity_t *p, subject_t *s, const subject_t *before, unsigned n)
+{
+    unsigned  i, user;
+
+    user = (unsigned) ut_below(&p->random, USERS);
+
+    for (i = 0; i < n; i++) {
+        s[i] = before[i];
+
+        switch (before[i].check.kind) {
+
+        case IAP_CHECK_BUCKET:
+            s[i].check = bucket(&p->w, s[i].i);
+            break;
+
+        case IAP_CHECK_DISTINCT:
+            s[i].user = user;
+            s[i].check = distinct(&p->w, s[i].i, user);
+            break;
+
+        case IAP_CHECK_WINDOW:
+            s[i].check = window(&p->w, s[i].i);
+            break;
+        }
+
+        s[i].check.dry_run = before[i].check.dry_run;
+    }
+
+    return n;
+}
+
+
 static void
 parity_tell(call_decision_t *d, const subject_t *s, unsigned n)
 {
@@ -471,6 +513,14 @@ parity_decide(parity_t *p, subject_t *s, unsigned n, const call_said_t *said)
         parity_clear(p, &s[i], &saved[i]);
         letters[i] = parity_unseen(p, &s[i]) ? 'N' : 'A';
         checks[i] = s[i].check;
+
+        /* where it will not be taken back it need not be told */
+
+        if (letters[i] == 'N' && said->letters[i] == 'A'
+            && !s[i].provisional)
+        {
+            letters[i] = 'A';
+        }
     }
 
     refused = iap_decide(&p->w.tables, checks, n, p->now);

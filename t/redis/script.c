@@ -405,6 +405,18 @@ test_bucket_rights(script_t *t)
         ut_ok(cases[i].letters[1] == 'A' || integer(t, "EXISTS b2") == 0,
               "or was not");
     }
+
+    begin(t);
+    command(t, "SET b 9000000000000000000");
+    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -set");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "E", NULL),
+          "nor can one that is too far ahead be made an empty one");
+
+    command(t, "AUTH default x");
+    ut_ok(holds(t, "b", "9000000000000000000"), "and stays as it was");
 }
 
 

@@ -280,17 +280,17 @@ test_roomy_broken(script_t *t)
     again(t);
 
     for (i = 0; i < 6; i++) {
-        name[0] = "01abyc"[i];
+        name[0] = "01aayc"[i];
         t->call.n = i + 1;
         check(t, "d", 10 * SEC, 100, "d", name);
-        check(t, "b", MINUTE, MINUTE, i % 2 ? "l" : "b", "");
+        check(t, "b", MINUTE, 2 * MINUTE, i % 2 ? "l" : "b", "");
     }
 
     ut_ok(ask(t) && said(t, 0, "AA", "") && said(t, 1, "AE", "WRONGTYPE")
-          && said(t, 2, "AR", "") && said(t, 3, "NE", "WRONGTYPE")
+          && said(t, 2, "AA", "") && said(t, 3, "AE", "WRONGTYPE")
           && said(t, 4, "AR", "") && said(t, 5, "NE", "WRONGTYPE"),
-          "next to a broken layer");
-    ut_ok(integer(t, "ZCARD d") == 8 && halves(t, "d") == 2,
+          "next to a broken layer, and who came just before is seen");
+    ut_ok(integer(t, "ZCARD d") == 8 && halves(t, "d") == 1,
           "and who was refused is not put in");
 }
 
@@ -334,6 +334,16 @@ test_roomy_part(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(integer(t, "ZCARD d") == 6, "and none is put in");
+
+    command(t, "ZADD d %llu 0", (unsigned long long) (clock_of(t) / (10 * SEC))
+                                - 2);
+    users(t, "d", 100, "0");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "E", NULL), "nor seen anew");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "ZCARD d") == 6, "but who was in stays so");
 }
 
 
