@@ -6,8 +6,9 @@
  * Whatever is asked of it is an operation: it takes time, is carried out
  * elsewhere, and ends with `done`, called once from the event loop and never
  * from inside ngx_iap_ledger_submit().  Operations of one worker are carried
- * out in the order in which they were submitted; those that come close
- * together are committed together.  What `done` is told is true on the disk
+ * out in the order in which they were submitted, but for AUDIT and CODES, which
+ * nobody waits for, and which wait for nobody; those that come close together
+ * are committed together.  What `done` is told is true on the disk
  * (or as far as `durability=` asks) by then.
  *
  * An operation, its arguments and its results live on the heap and are the
