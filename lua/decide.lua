@@ -146,10 +146,10 @@ end
 -- (E).  A charge returns the token if it fails.  But for buckets a look
 -- changes nothing, unless the clock was set back.
 --
--- What has room for all decisions of a run (roomy: which changes nothing at
--- all) need not be looked at for each: the first one that is admitted is charged alone (charge_one, which
--- returns as a look does), since what can fail fails there, and then the rest
--- of them together (charge_rest).
+-- What has room for all decisions of a run (roomy tells, and changes nothing
+-- at all) need not be looked at for each: the first one that is admitted is
+-- charged alone (charge_one, which returns as a look does), since what can
+-- fail fails there, and then the rest of them together (charge_rest).
 --
 -- Functions are made when the first rule of their kind is met: to make all of
 -- them in each call takes as long as to decide.
@@ -181,8 +181,16 @@ local function bucket_functions()
     if type(tat) ~= 'number' then
       local err = failed(tat)
 
-      if err == 'ERR' and type(pcall('GET', KEYS[k])) == 'string' then
-        err = 'WRONGVALUE'
+      -- its value, or the right to change it: the reply has no token for that
+
+      if err == 'ERR' then
+        local stored = pcall('GET', KEYS[k])
+
+        if type(stored) == 'string'
+           and (#stored > 16 or not match(stored, '^%d+$'))
+        then
+          err = 'WRONGVALUE'
+        end
       end
 
       return 'E', err
@@ -191,7 +199,7 @@ local function bucket_functions()
     local before, err = tat - rule.first, nil
 
     if before < 0 then
-      bucket_back(k, tat, rule)
+      bucket_back(k, OVER, rule)
       return 'E', 'WRONGVALUE'
     end
 
