@@ -421,6 +421,20 @@ test_bucket_rights(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(holds(t, "b", "9000000000000000000"), "and stays as it was");
+
+    begin(t);
+    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
+    check(t, "b", MINUTE, MINUTE, "spent", "");
+    ask(t);
+    command(t, "DEL b");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""), "no right to delete");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "leaves no key that never expires");
 }
 
 
