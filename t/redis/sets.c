@@ -241,6 +241,13 @@ test_roomy(script_t *t)
     users(t, "d", 17, "01f");
     ut_ok(ask(t) && said(t, 0, "A", "") && said(t, 2, "R", ""),
           "and it is those that are in who count");
+
+    begin(t);
+    fill(t, 6);
+    users(t, "d", 9, "wxyz");
+    ut_ok(ask(t) && said(t, 0, "N", "") && said(t, 2, "N", "")
+          && said(t, 3, "R", "") && integer(t, "ZCARD d") == 9,
+          "room for all but one is not room for all");
 }
 
 
