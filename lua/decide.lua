@@ -732,19 +732,17 @@ local function set_functions()
     end
   end
 
-  -- where the member is in ARGV
+
+  -- Whoever is in already is charged, too, if it is the first: what of the
+  -- rest can fail must fail here.  member is where it is in ARGV.
 
   local function set_charge_one(s, rule, member, provisional)
     local letter, value = set_look(s, rule, member, 1, 1)
     local err
 
-    if letter ~= 'E' and value then
+    if letter ~= 'E' and (value or not s.kept) then
       err = set_charge(s, ARGV[member], value == 'N',
                        value == 'N' and provisional)
-    end
-
-    if letter ~= 'E' and not err and not s.kept then
-      err = set_keep(s)
     end
 
     if err then
