@@ -202,9 +202,10 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
 
     /* The next one leaves before this one is read: else the server would have
        nothing to do meanwhile.  After a failure it is seen first which node
-       is left. */
+       is left; and where keys live in several places nothing has been kept
+       back, and what is asked now can yet go together. */
 
-    if (rc == NGX_OK && !redis->ending) {
+    if (rc == NGX_OK && !redis->slots && !redis->ending) {
         ngx_iap_batch_flush(redis);
 
     } else if (!ngx_queue_empty(&redis->pending) && !redis->flush.posted) {
