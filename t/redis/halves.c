@@ -18,6 +18,7 @@
 #define WINDOWS   2
 #define KEYS      (BUCKETS + SETS + WINDOWS)
 #define USERS     24
+#define CHECKS    5
 
 #define EPOCH_MS  UINT64_C(1735689600000)
 
@@ -26,19 +27,20 @@
 #define START     (8 * YEAR)
 
 
-/* of the key that the place stands for: buckets, then sets, then windows */
+/* a check's key: buckets come first, then sets, then windows */
 
 typedef struct {
-    uint64_t  first;
-    uint64_t  second;
-} rule_t;
+    unsigned  key;
+    unsigned  marks;            /* 1: dry run; 2: provisional */
+} subject_t;
 
 
 typedef struct {
     script_t     t;
     iap_ticks_t  now;
     uint64_t     random;
-    rule_t       rule[KEYS];
+    uint64_t     first[3];      /* of the rules: buckets, sets, windows */
+    uint64_t     second[3];
     uint64_t     tat[BUCKETS];
     bool         in[SETS][USERS];
     uint64_t     start[WINDOWS];
@@ -61,10 +63,14 @@ static bool halves_round(halves_t *h);
 static void halves_fault(halves_t *h, char *fault, size_t size);
 static void halves_decisions(halves_t *h);
 static void halves_run(halves_t *h, unsigned n);
+static void halves_other(halves_t *h, subject_t *s, bool *used);
+static void halves_check(halves_t *h, const subject_t *s, unsigned user);
 static void halves_apply(halves_t *h);
 static bool halves_refused(const call_decision_t *d, const char *letters);
 static void halves_charge(halves_t *h, const call_decision_t *d, unsigned i);
 static bool halves_stored(halves_t *h);
+static bool halves_string(halves_t *h, const char *key, const char *text,
+    iap_ticks_t until);
 static bool halves_set(halves_t *h, unsigned i);
 
 
@@ -118,17 +124,16 @@ halves_round(halves_t *h)
     memset(h->start, 0, sizeof(h->start));
     memset(h->count, 0, sizeof(h->count));
 
+    h->first[0] = MINUTE + ut_below(&h->random, 100 * MINUTE);
+    h->second[0] = h->first[0] * (1 + ut_below(&h->random, 6));
+
     /* so long that nobody leaves a set in this round */
 
-    for (i = 0; i < KEYS; i++) {
-        h->rule[i].first = i >= BUCKETS && i < BUCKETS + SETS
-                           ? 100 * MINUTE
-                           : MINUTE + ut_below(&h->random, 100 * MINUTE);
+    h->first[1] = 100 * MINUTE;
+    h->second[1] = 5 + ut_below(&h->random, 20);
 
-        h->rule[i].second = i < BUCKETS
-            ? h->rule[i].first * (1 + ut_below(&h->random, 6))
-            : 5 + ut_below(&h->random, i < BUCKETS + SETS ? 20 : 60);
-    }
+    h->first[2] = 5 + ut_below(&h->random, 60);
+    h->second[2] = MINUTE + ut_below(&h->random, 100 * MINUTE);
 
     for (i = 0, fine = true; fine && i < CALLS; i++) {
         h->now += ut_below(&h->random, 20 * MINUTE) / 20 * 20;
@@ -199,78 +204,84 @@ halves_decisions(halves_t *h)
 }
 
 
-/* the same rules for several users, one of the buckets each time another */
+/* the same rules for several users, and now and then for other keys */
 
 static void
 halves_run(halves_t *h, unsigned n)
 {
-    char      key[CALL_TEXT_MAX], user[CALL_TEXT_MAX];
-    bool      used[KEYS], dry_run, own;
-    unsigned  i, k, pick, nchecks, place[5];
-    rule_t   *rule;
-
-    static const char  *kind[3][4] = {
-        { "b", "bD", "b", "bD" }, { "d", "dD", "dP", "dDP" },
-        { "w", "wD", "w", "wD" }
-    };
-
-    unsigned  marks[5];
+    bool        used[KEYS];
+    unsigned    i, user, nchecks;
+    subject_t   s[CHECKS];
 
     memset(used, 0, sizeof(used));
-    nchecks = 1 + (unsigned) ut_below(&h->random, 5);
+    nchecks = 1 + (unsigned) ut_below(&h->random, CHECKS);
 
     for (i = 0; i < nchecks; i++) {
 
         do {
-            pick = (unsigned) ut_below(&h->random, KEYS);
-        } while (used[pick]);
+            s[i].key = (unsigned) ut_below(&h->random, KEYS);
+        } while (used[s[i].key]);
 
-        used[pick] = true;
-        place[i] = pick;
-
-        dry_run = ut_below(&h->random, 6) == 0;
-        marks[i] = dry_run + 2 * (ut_below(&h->random, 5) == 0);
+        used[s[i].key] = true;
+        s[i].marks = (ut_below(&h->random, 6) == 0)
+                     + 2 * (ut_below(&h->random, 5) == 0);
     }
 
-    for (k = 0; k < n; k++) {
+    while (n-- && h->t.call.n < CALL_DECISIONS_MAX) {
         h->t.call.n++;
-        snprintf(user, sizeof(user), "user%u",
-                 (unsigned) ut_below(&h->random, USERS));
 
-        own = ut_below(&h->random, 2) == 0;
+        user = (unsigned) ut_below(&h->random, USERS);
+        i = (unsigned) ut_below(&h->random, 2 * nchecks);
+
+        if (i < nchecks) {
+            halves_other(h, &s[i], used);
+        }
 
         for (i = 0; i < nchecks; i++) {
-            pick = place[i];
-            rule = &h->rule[pick];
-
-            if (pick < BUCKETS) {
-
-                if (own && !used[(pick + k) % BUCKETS]) {
-                    pick = (pick + k) % BUCKETS;
-                    own = false;
-                }
-
-                rule = &h->rule[pick];
-                snprintf(key, sizeof(key), "b%u", pick);
-                check(&h->t, kind[0][marks[i]], rule->first, rule->second,
-                      key, "");
-
-            } else if (pick < BUCKETS + SETS) {
-                snprintf(key, sizeof(key), "d%u", pick - BUCKETS);
-                check(&h->t, kind[1][marks[i]], rule->first, rule->second,
-                      key, user);
-
-            } else {
-                snprintf(key, sizeof(key), "w%u", pick - BUCKETS - SETS);
-                check(&h->t, kind[2][marks[i]], rule->second, rule->first,
-                      key, "");
-            }
-        }
-
-        if (h->t.call.n == CALL_DECISIONS_MAX) {
-            return;
+            halves_check(h, &s[i], user);
         }
     }
+}
+
+
+/* another key of its kind that no other check has; but windows are few */
+
+static void
+halves_other(halves_t *h, subject_t *s, bool *used)
+{
+    unsigned  key;
+
+    key = s->key < BUCKETS ? (unsigned) ut_below(&h->random, BUCKETS)
+                           : BUCKETS + (unsigned) ut_below(&h->random, SETS);
+
+    if (s->key < BUCKETS + SETS && !used[key]) {
+        used[s->key] = false;
+        used[key] = true;
+        s->key = key;
+    }
+}
+
+
+static void
+halves_check(halves_t *h, const subject_t *s, unsigned user)
+{
+    char      key[CALL_TEXT_MAX], name[CALL_TEXT_MAX];
+    unsigned  i, kind;
+
+    static const char  *kinds[3][4] = {
+        { "b", "bD", "b", "bD" },
+        { "d", "dD", "dP", "dDP" },
+        { "w", "wD", "w", "wD" }
+    };
+
+    kind = (s->key >= BUCKETS) + (s->key >= BUCKETS + SETS);
+    i = s->key - (kind > 0) * BUCKETS - (kind > 1) * SETS;
+
+    snprintf(key, sizeof(key), "%c%u", kinds[kind][0][0], i);
+    snprintf(name, sizeof(name), "user%u", user);
+
+    check(&h->t, kinds[kind][s->marks], h->first[kind], h->second[kind], key,
+          name);
 }
 
 
@@ -354,50 +365,24 @@ halves_charge(halves_t *h, const call_decision_t *d, unsigned i)
 static bool
 halves_stored(halves_t *h)
 {
-    char          key[CALL_TEXT_MAX], text[2 * CALL_TEXT_MAX];
-    bool          fine, none;
-    unsigned      i;
-    redisReply   *reply;
+    char      key[CALL_TEXT_MAX], text[2 * CALL_TEXT_MAX];
+    bool      fine;
+    unsigned  i;
 
     fine = true;
 
-    for (i = 0; fine && i < BUCKETS + WINDOWS; i++) {
+    for (i = 0; fine && i < BUCKETS; i++) {
+        snprintf(key, sizeof(key), "b%u", i);
+        snprintf(text, sizeof(text), "%" PRIu64, h->tat[i]);
+        fine = halves_string(h, key, text, h->tat[i]);
+    }
 
-        if (i < BUCKETS) {
-            snprintf(key, sizeof(key), "b%u", i);
-            snprintf(text, sizeof(text), "%" PRIu64, h->tat[i]);
-            none = h->tat[i] == 0;
-
-        } else {
-            snprintf(key, sizeof(key), "w%u", i - BUCKETS);
-            snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64,
-                     h->start[i - BUCKETS], h->count[i - BUCKETS]);
-            none = h->count[i - BUCKETS] == 0;
-        }
-
-        reply = redisCommand(h->t.redis, "GET %s", key);
-        fine = none ? reply->type == REDIS_REPLY_NIL
-                    : reply->type == REDIS_REPLY_STRING
-                      && strcmp(reply->str, text) == 0;
-
-        if (!fine) {
-            printf("# %s holds \"%s\", not \"%s\"\n", key,
-                   reply->str ? reply->str : "", none ? "" : text);
-        }
-
-        freeReplyObject(reply);
-
-        fine = fine && (none || integer(&h->t, "PEXPIRETIME %s", key) > 0);
-
-        if (fine && !none && i < BUCKETS) {
-            fine = (uint64_t) integer(&h->t, "PEXPIRETIME %s", key)
-                   == EPOCH_MS + (h->tat[i] + IAP_TICKS_PER_MS - 1)
-                                 / IAP_TICKS_PER_MS;
-        }
-
-        if (!fine) {
-            printf("# %s\n", key);
-        }
+    for (i = 0; fine && i < WINDOWS; i++) {
+        snprintf(key, sizeof(key), "w%u", i);
+        snprintf(text, sizeof(text), "%" PRIu64 " %" PRIu64, h->start[i],
+                 h->count[i]);
+        fine = halves_string(h, key, text,
+                             h->count[i] ? h->start[i] + h->second[2] : 0);
     }
 
     for (i = 0; fine && i < SETS; i++) {
@@ -405,6 +390,40 @@ halves_stored(halves_t *h)
     }
 
     return fine;
+}
+
+
+/* until: the moment when it goes; 0: it is not there */
+
+static bool
+halves_string(halves_t *h, const char *key, const char *text,
+    iap_ticks_t until)
+{
+    long long  expires;
+
+    if (until == 0) {
+        if (integer(&h->t, "EXISTS %s", key) != 0) {
+            printf("# %s is there\n", key);
+            return false;
+        }
+
+        return true;
+    }
+
+    expires = (long long) (EPOCH_MS + (until + IAP_TICKS_PER_MS - 1)
+                                      / IAP_TICKS_PER_MS);
+
+    if (!holds(&h->t, key, text)) {
+        printf("# and not \"%s\"\n", text);
+        return false;
+    }
+
+    if (integer(&h->t, "PEXPIRETIME %s", key) != expires) {
+        printf("# %s lives for another time\n", key);
+        return false;
+    }
+
+    return true;
 }
 
 
