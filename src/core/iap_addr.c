@@ -481,13 +481,11 @@ iap_addr_put_v4(uint8_t *p, const uint8_t bytes[16])
 static uint8_t *
 iap_addr_put_number(uint8_t *p, unsigned value, unsigned base)
 {
-    unsigned  unit;
-
-    for (unit = 1; value / unit >= base; unit *= base) { /* void */ }
-
-    for ( ; unit > 0; unit /= base) {
-        *p++ = (uint8_t) "0123456789abcdef"[value / unit % base];
+    if (value >= base) {
+        p = iap_addr_put_number(p, value / base, base);
     }
+
+    *p++ = (uint8_t) "0123456789abcdef"[value % base];
 
     return p;
 }

@@ -24,6 +24,8 @@ typedef struct {
 static ngx_int_t ngx_iap_batch_rule(ngx_iap_batch_t *batch,
     iap_check_t *check, ngx_iap_subject_t *subject, ngx_uint_t whole,
     ngx_uint_t from);
+static ngx_uint_t ngx_iap_batch_is_rule(ngx_iap_rule_t *rule,
+    iap_check_t *check, ngx_iap_subject_t *subject, ngx_uint_t whole);
 static void ngx_iap_batch_rule_args(ngx_iap_args_t *args,
     ngx_iap_rule_t *rule);
 static ngx_uint_t ngx_iap_batch_compact(ngx_iap_batch_t *batch);
@@ -82,31 +84,7 @@ ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
     ngx_iap_subject_t *subject, ngx_uint_t whole, ngx_uint_t from)
 {
     ngx_uint_t       i, k;
-    ngx_iap_rule_t  *rule, wanted;
-
-    wanted.kind = check->kind;
-    wanted.dry_run = check->dry_run;
-    wanted.provisional = check->kind == IAP_CHECK_DISTINCT && !whole;
-    wanted.window = NULL;
-
-    switch (check->kind) {
-
-    case IAP_CHECK_BUCKET:
-        wanted.first = check->bucket.interval;
-        wanted.second = check->bucket.burst;
-        break;
-
-    case IAP_CHECK_DISTINCT:
-        wanted.first = check->distinct.part;
-        wanted.second = check->distinct.users;
-        break;
-
-    default:
-        wanted.first = check->window.limit;
-        wanted.second = check->window.length;
-        wanted.window = subject;
-        break;
-    }
+    ngx_iap_rule_t  *rule;
 
     for (i = 0, k = from; i < batch->nrules; i++, k++) {
 
@@ -114,14 +92,7 @@ ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
             k = 0;
         }
 
-        rule = &batch->rules[k];
-
-        if (rule->first == wanted.first && rule->second == wanted.second
-            && rule->kind == wanted.kind && rule->dry_run == wanted.dry_run
-            && rule->provisional == wanted.provisional
-            && (wanted.window == NULL
-                || ngx_iap_batch_same_key(rule->window, wanted.window)))
-        {
+        if (ngx_iap_batch_is_rule(&batch->rules[k], check, subject, whole)) {
             return (ngx_int_t) (k + 1);
         }
     }
@@ -130,9 +101,60 @@ ngx_iap_batch_rule(ngx_iap_batch_t *batch, iap_check_t *check,
         return NGX_ERROR;
     }
 
-    batch->rules[batch->nrules++] = wanted;
+    rule = &batch->rules[batch->nrules++];
+
+    rule->kind = check->kind;
+    rule->dry_run = check->dry_run;
+    rule->provisional = check->kind == IAP_CHECK_DISTINCT && !whole;
+    rule->window = NULL;
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        rule->first = check->bucket.interval;
+        rule->second = check->bucket.burst;
+        break;
+
+    case IAP_CHECK_DISTINCT:
+        rule->first = check->distinct.part;
+        rule->second = check->distinct.users;
+        break;
+
+    default:
+        rule->first = check->window.limit;
+        rule->second = check->window.length;
+        rule->window = subject;
+        break;
+    }
 
     return (ngx_int_t) batch->nrules;
+}
+
+
+static ngx_uint_t
+ngx_iap_batch_is_rule(ngx_iap_rule_t *rule, iap_check_t *check,
+    ngx_iap_subject_t *subject, ngx_uint_t whole)
+{
+    if (rule->kind != check->kind || rule->dry_run != check->dry_run) {
+        return 0;
+    }
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        return rule->first == check->bucket.interval
+               && rule->second == check->bucket.burst;
+
+    case IAP_CHECK_DISTINCT:
+        return rule->first == check->distinct.part
+               && rule->second == check->distinct.users
+               && rule->provisional == !whole;
+
+    default:
+        return rule->first == check->window.limit
+               && rule->second == check->window.length
+               && ngx_iap_batch_same_key(rule->window, subject);
+    }
 }
 
 

@@ -100,8 +100,8 @@ typedef struct {
     ngx_str_t                       name;       /* "user", or the bucket's */
     ngx_http_iap_guard_place_t      place;
     unsigned                        off:1;      /* "off": not inherited */
-    unsigned                        dry_run:1;
     unsigned                        limits:1;   /* 0: identity only */
+    unsigned                        dry_run;
 
     ngx_http_iap_guard_missing_e    missing;
     ngx_http_iap_guard_on_error_e   on_error;

@@ -8,10 +8,7 @@
 #include "ngx_http_iap_guard_param.h"
 
 
-/* calls, failures in a row, calls at once */
-#define NGX_HTTP_IAP_GUARD_CALLS_MAX  1000000
-
-#define NGX_HTTP_IAP_GUARD_HOUR       (3600 * IAP_TICKS_PER_SEC)
+#define NGX_HTTP_IAP_GUARD_HOUR  (3600 * IAP_TICKS_PER_SEC)
 
 
 static void ngx_http_iap_guard_breaker_defaults(
@@ -23,56 +20,92 @@ static ngx_uint_t ngx_http_iap_guard_breaker_equal(
 static ngx_http_iap_guard_breaker_t *ngx_http_iap_guard_breaker_get(
     ngx_conf_t *cf, ngx_str_t *name);
 
-static char *ngx_http_iap_guard_breaker_param_failures(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_min(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_window(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_open(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_probes(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_slow(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_slow_ratio(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_consecutive(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_inflight(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_param_classify(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+static char *ngx_http_iap_guard_breaker_param_share(ngx_conf_t *cf,
+    void *field, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_breaker_param_mode(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_breaker_param_fallback(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_breaker_share(ngx_str_t *value,
-    uint32_t *share);
-static char *ngx_http_iap_guard_breaker_time(ngx_str_t *value,
-    iap_ticks_t *ticks);
-static char *ngx_http_iap_guard_breaker_calls(ngx_str_t *value,
-    uint32_t *calls);
+    void *conf, ngx_str_t *value, const void *post);
+
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_breaker_calls_range = {
+    1, 1000000, "a whole number from 1 to 1000000"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_breaker_probes_range = {
+    1, IAP_BREAKER_PROBES_MAX, "a whole number from 1 to 100"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_breaker_window_range = {
+    IAP_TICKS_PER_SEC, NGX_HTTP_IAP_GUARD_HOUR, "a time from 1s to 1h"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_breaker_time_range = {
+    IAP_TICKS_PER_MS, NGX_HTTP_IAP_GUARD_HOUR, "a time from 1ms to 1h"
+};
 
 
 #define NGX_HTTP_IAP_GUARD_BREAKER_PARAMS                                     \
-    { ngx_string("failures"), ngx_http_iap_guard_breaker_param_failures, 0 }, \
-    { ngx_string("min"), ngx_http_iap_guard_breaker_param_min, 0 },           \
-    { ngx_string("window"), ngx_http_iap_guard_breaker_param_window, 0 },     \
-    { ngx_string("open"), ngx_http_iap_guard_breaker_param_open, 0 },         \
-    { ngx_string("probes"), ngx_http_iap_guard_breaker_param_probes, 0 },     \
-    { ngx_string("slow"), ngx_http_iap_guard_breaker_param_slow, 0 },         \
-    { ngx_string("slow_ratio"), ngx_http_iap_guard_breaker_param_slow_ratio,  \
-      0 },                                                                    \
+    { ngx_string("failures"),                                                 \
+      ngx_http_iap_guard_breaker_param_share,                                 \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.failures),              \
+      NULL },                                                                 \
+                                                                              \
+    { ngx_string("min"),                                                      \
+      ngx_http_iap_guard_param_number,                                        \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.min),                   \
+      &ngx_http_iap_guard_breaker_calls_range },                              \
+                                                                              \
+    { ngx_string("window"),                                                   \
+      ngx_http_iap_guard_param_ticks,                                         \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.window),                \
+      &ngx_http_iap_guard_breaker_window_range },                             \
+                                                                              \
+    { ngx_string("open"),                                                     \
+      ngx_http_iap_guard_param_ticks,                                         \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.open),                  \
+      &ngx_http_iap_guard_breaker_time_range },                               \
+                                                                              \
+    { ngx_string("probes"),                                                   \
+      ngx_http_iap_guard_param_number,                                        \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.probes),                \
+      &ngx_http_iap_guard_breaker_probes_range },                             \
+                                                                              \
+    { ngx_string("slow"),                                                     \
+      ngx_http_iap_guard_param_ticks,                                         \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.slow),                  \
+      &ngx_http_iap_guard_breaker_time_range },                               \
+                                                                              \
+    { ngx_string("slow_ratio"),                                               \
+      ngx_http_iap_guard_breaker_param_share,                                 \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.slow_ratio),            \
+      NULL },                                                                 \
+                                                                              \
     { ngx_string("consecutive"),                                              \
-      ngx_http_iap_guard_breaker_param_consecutive, 0 },                      \
-    { ngx_string("inflight"), ngx_http_iap_guard_breaker_param_inflight, 0 }, \
-    { ngx_string("classify"), ngx_http_iap_guard_breaker_param_classify, 0 }, \
-    { ngx_string("mode"), ngx_http_iap_guard_breaker_param_mode, 0 }
+      ngx_http_iap_guard_param_number,                                        \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.consecutive),           \
+      &ngx_http_iap_guard_breaker_calls_range },                              \
+                                                                              \
+    { ngx_string("inflight"),                                                 \
+      ngx_http_iap_guard_param_number,                                        \
+      offsetof(ngx_http_iap_guard_breaker_t, ref.conf.inflight),              \
+      &ngx_http_iap_guard_breaker_calls_range },                              \
+                                                                              \
+    { ngx_string("classify"),                                                 \
+      ngx_http_iap_guard_param_text,                                          \
+      offsetof(ngx_http_iap_guard_breaker_t, classify),                       \
+      NGX_HTTP_IAP_GUARD_CLASSIFIER },                                        \
+                                                                              \
+    { ngx_string("mode"),                                                     \
+      ngx_http_iap_guard_breaker_param_mode,                                  \
+      0,                                                                      \
+      NULL }
 
 static ngx_http_iap_guard_param_t  ngx_http_iap_guard_breaker_params[] = {
+
     NGX_HTTP_IAP_GUARD_BREAKER_PARAMS,
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 /* what a location says of itself is no part of the definition */
@@ -82,9 +115,15 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_breaker_params[] = {
      / sizeof(ngx_http_iap_guard_param_t) - 1)
 
 static ngx_http_iap_guard_param_t  ngx_http_iap_guard_breaker_use_params[] = {
+
     NGX_HTTP_IAP_GUARD_BREAKER_PARAMS,
-    { ngx_string("fallback"), ngx_http_iap_guard_breaker_param_fallback, 0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("fallback"),
+      ngx_http_iap_guard_breaker_param_fallback,
+      0,
+      NULL },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
@@ -339,168 +378,11 @@ ngx_http_iap_guard_check_breakers(ngx_conf_t *cf,
 
 
 static char *
-ngx_http_iap_guard_breaker_param_failures(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+ngx_http_iap_guard_breaker_param_share(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post)
 {
-    ngx_http_iap_guard_breaker_t *def = conf;
+    uint32_t *share = field;
 
-    return ngx_http_iap_guard_breaker_share(value, &def->ref.conf.failures);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_min(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_calls(value, &def->ref.conf.min);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_window(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks)
-        || ticks < IAP_TICKS_PER_SEC
-        || ticks > NGX_HTTP_IAP_GUARD_HOUR)
-    {
-        return "a time from 1s to 1h";
-    }
-
-    def->ref.conf.window = ticks;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_open(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_time(value, &def->ref.conf.open);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_probes(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, IAP_BREAKER_PROBES_MAX, &n)) {
-        return "a whole number from 1 to 100";
-    }
-
-    def->ref.conf.probes = (uint32_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_slow(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_time(value, &def->ref.conf.slow);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_slow_ratio(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_share(value, &def->ref.conf.slow_ratio);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_consecutive(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_calls(value,
-                                            &def->ref.conf.consecutive);
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_inflight(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    return ngx_http_iap_guard_breaker_calls(value, &def->ref.conf.inflight);
-}
-
-
-/* whether there is one is known later */
-
-static char *
-ngx_http_iap_guard_breaker_param_classify(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    def->classify = *value;
-
-    return value->len ? NGX_CONF_OK
-                      : "\"http\", \"apple\" or the name of an "
-                        "\"iap_guard_classify\"";
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_param_mode(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_breaker_t *def = conf;
-
-    if (!ngx_iap_breaker_mode_parse((char *) value->data, &def->ref.mode)) {
-        return "\"auto\", \"observe\", \"forced-open\" or \"forced-closed\"";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* whether there is one is known later */
-
-static char *
-ngx_http_iap_guard_breaker_param_fallback(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_loc_conf_t  *ilcf;
-
-    if (!ngx_http_iap_guard_is_name(value, NGX_IAP_QUEUE_NAME_MAX)) {
-        return "the name of an \"iap_guard_queue\"";
-    }
-
-    ilcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_iap_guard_module);
-
-    ilcf->fallback = ngx_http_iap_guard_queue_get(cf, value);
-
-    return ilcf->fallback ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static char *
-ngx_http_iap_guard_breaker_share(ngx_str_t *value, uint32_t *share)
-{
     ngx_int_t  n;
 
     n = NGX_ERROR;
@@ -521,35 +403,34 @@ ngx_http_iap_guard_breaker_share(ngx_str_t *value, uint32_t *share)
 
 
 static char *
-ngx_http_iap_guard_breaker_time(ngx_str_t *value, iap_ticks_t *ticks)
+ngx_http_iap_guard_breaker_param_mode(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value, const void *post)
 {
-    iap_ticks_t  t;
+    ngx_http_iap_guard_breaker_t *def = conf;
 
-    if (!ngx_http_iap_guard_time(value, &t)
-        || t == 0
-        || t > NGX_HTTP_IAP_GUARD_HOUR)
-    {
-        return "a time from 1ms to 1h";
+    if (!ngx_iap_breaker_mode_parse((char *) value->data, &def->ref.mode)) {
+        return "\"auto\", \"observe\", \"forced-open\" or \"forced-closed\"";
     }
-
-    *ticks = t;
 
     return NGX_CONF_OK;
 }
 
 
-static char *
-ngx_http_iap_guard_breaker_calls(ngx_str_t *value, uint32_t *calls)
-{
-    uint64_t  n;
+/* whether there is one is known later */
 
-    if (!ngx_http_iap_guard_number(value, 1, NGX_HTTP_IAP_GUARD_CALLS_MAX,
-                                   &n))
-    {
-        return "a whole number from 1 to 1000000";
+static char *
+ngx_http_iap_guard_breaker_param_fallback(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value, const void *post)
+{
+    ngx_http_iap_guard_loc_conf_t  *ilcf;
+
+    if (!ngx_http_iap_guard_is_name(value, NGX_IAP_QUEUE_NAME_MAX)) {
+        return "the name of an \"iap_guard_queue\"";
     }
 
-    *calls = (uint32_t) n;
+    ilcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_iap_guard_module);
 
-    return NGX_CONF_OK;
+    ilcf->fallback = ngx_http_iap_guard_queue_get(cf, value);
+
+    return ilcf->fallback ? NGX_CONF_OK : NGX_CONF_ERROR;
 }

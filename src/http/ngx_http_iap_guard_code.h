@@ -48,8 +48,9 @@ struct ngx_http_iap_guard_code_s {
     ngx_socket_t                      ident;    /* -1 */
 
     ngx_msec_t                        lease;
-    unsigned                          release:1;    /* "unknown=release" */
-    unsigned                          normalize:1;
+    unsigned                          release;  /* "unknown=release" */
+    unsigned                          normalize;
+    unsigned                          dry_run;  /* the layer's, as read */
     iap_rule_t                        success;  /* "http:" and the list */
     ngx_str_t                         classify; /* empty: not by the body */
     ngx_http_iap_guard_classifier_t  *classifier;   /* NULL: likewise */

@@ -6,37 +6,69 @@
 
 
 static char *ngx_http_iap_guard_code_finish(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer);
+    ngx_http_iap_guard_code_t *code);
 static ngx_int_t ngx_http_iap_guard_check_code(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf, ngx_http_iap_guard_t *guard,
     ngx_http_iap_guard_layer_t *layer);
 static ngx_int_t ngx_http_iap_guard_code_names(ngx_conf_t *cf,
     ngx_http_iap_guard_layer_t *layer);
-static char *ngx_http_iap_guard_code_param_lease(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_code_param_unknown(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
 static char *ngx_http_iap_guard_code_param_success(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_code_param_classify(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_code_param_normalize(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_code_param_attempts(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_code_param_dry_run(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    ngx_str_t *value, const void *post);
+
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_code_lease_range = {
+    100 * IAP_TICKS_PER_MS, 86400 * IAP_TICKS_PER_SEC,
+    "a time from 100ms to 1d"
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_code_unknown_words = {
+    "\"sold\" or \"release\"",
+    {
+        { ngx_string("sold"), 0 },
+        { ngx_string("release"), 1 },
+        { ngx_null_string, 0 }
+    }
+};
 
 
 static ngx_http_iap_guard_param_t  ngx_http_iap_guard_code_params[] = {
-    { ngx_string("lease"), ngx_http_iap_guard_code_param_lease, 0 },
-    { ngx_string("unknown"), ngx_http_iap_guard_code_param_unknown, 0 },
-    { ngx_string("success"), ngx_http_iap_guard_code_param_success, 0 },
-    { ngx_string("classify"), ngx_http_iap_guard_code_param_classify, 0 },
-    { ngx_string("normalize"), ngx_http_iap_guard_code_param_normalize, 0 },
-    { ngx_string("attempts"), ngx_http_iap_guard_code_param_attempts, 0 },
-    { ngx_string("dry_run"), ngx_http_iap_guard_code_param_dry_run, 0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("lease"),
+      ngx_http_iap_guard_param_msec,
+      offsetof(ngx_http_iap_guard_code_t, lease),
+      &ngx_http_iap_guard_code_lease_range },
+
+    { ngx_string("unknown"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_code_t, release),
+      &ngx_http_iap_guard_code_unknown_words },
+
+    { ngx_string("success"),
+      ngx_http_iap_guard_code_param_success,
+      0,
+      NULL },
+
+    { ngx_string("classify"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_code_t, classify),
+      NGX_HTTP_IAP_GUARD_CLASSIFIER },
+
+    { ngx_string("normalize"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_code_t, normalize),
+      &ngx_http_iap_guard_on_off },
+
+    { ngx_string("attempts"),
+      ngx_http_iap_guard_param_rate,
+      offsetof(ngx_http_iap_guard_code_t, attempts),
+      NULL },
+
+    { ngx_string("dry_run"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_code_t, dry_run),
+      &ngx_http_iap_guard_on_off },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
@@ -94,13 +126,15 @@ ngx_http_iap_guard_code_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     code->attempts.count = 5;
     code->attempts.period = 60 * IAP_TICKS_PER_SEC;
 
-    if (ngx_http_iap_guard_params(cf, layer, ngx_http_iap_guard_code_params,
+    if (ngx_http_iap_guard_params(cf, code, ngx_http_iap_guard_code_params,
                                   2, &given, NULL)
         != NGX_CONF_OK
-        || ngx_http_iap_guard_code_finish(cf, layer) != NGX_CONF_OK)
+        || ngx_http_iap_guard_code_finish(cf, code) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
+
+    layer->dry_run = code->dry_run;
 
     return ngx_http_iap_guard_layer_add(cf, ilcf, layer);
 }
@@ -110,18 +144,15 @@ ngx_http_iap_guard_code_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 static char *
 ngx_http_iap_guard_code_finish(ngx_conf_t *cf,
-    ngx_http_iap_guard_layer_t *layer)
+    ngx_http_iap_guard_code_t *code)
 {
-    ngx_str_t                   twos = ngx_string("2xx");
-    iap_rate_t                  rate;
-    ngx_uint_t                  i;
-    const char                 *expected;
-    ngx_http_iap_guard_code_t  *code;
-
-    code = layer->code;
+    ngx_str_t    twos = ngx_string("2xx");
+    iap_rate_t   rate;
+    ngx_uint_t   i;
+    const char  *expected;
 
     if (code->success.text == NULL
-        && ngx_http_iap_guard_code_param_success(cf, layer, &twos)
+        && ngx_http_iap_guard_code_param_success(cf, code, &twos, NULL)
            != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -278,59 +309,18 @@ ngx_http_iap_guard_code_names(ngx_conf_t *cf,
 }
 
 
-static char *
-ngx_http_iap_guard_code_param_lease(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks)
-        || ticks < 100 * IAP_TICKS_PER_MS
-        || ticks > (iap_ticks_t) 86400 * IAP_TICKS_PER_SEC)
-    {
-        return "a time from 100ms to 1d";
-    }
-
-    layer->code->lease = (ngx_msec_t) (ticks / IAP_TICKS_PER_MS);
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_code_param_unknown(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "sold") == 0) {
-        layer->code->release = 0;
-
-    } else if (ngx_strcmp(value->data, "release") == 0) {
-        layer->code->release = 1;
-
-    } else {
-        return "\"sold\" or \"release\"";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 /* as a rule of "iap_guard_classify" has it */
 
 static char *
 ngx_http_iap_guard_code_param_success(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
+    ngx_http_iap_guard_code_t *code = conf;
 
     u_char      *p;
     iap_rule_t  *rule;
 
-    rule = &layer->code->success;
+    rule = &code->success;
 
     p = ngx_pnalloc(cf->pool, sizeof("http:") - 1 + value->len);
     if (p == NULL) {
@@ -345,77 +335,6 @@ ngx_http_iap_guard_code_param_success(ngx_conf_t *cf, void *conf,
         || iap_rule_read(rule) != NULL)
     {
         return "statuses such as 2xx, 200|201 or 200-204";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* whether there is one is known later */
-
-static char *
-ngx_http_iap_guard_code_param_classify(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    layer->code->classify = *value;
-
-    return value->len ? NGX_CONF_OK
-                      : "\"http\", \"apple\" or the name of an "
-                        "\"iap_guard_classify\"";
-}
-
-
-static char *
-ngx_http_iap_guard_code_param_normalize(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "on") == 0) {
-        layer->code->normalize = 1;
-
-    } else if (ngx_strcmp(value->data, "off") == 0) {
-        layer->code->normalize = 0;
-
-    } else {
-        return "\"on\" or \"off\"";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_code_param_attempts(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    iap_view_t  text;
-
-    text.data = value->data;
-    text.len = value->len;
-
-    return (char *) iap_rate_parse(text, &layer->code->attempts);
-}
-
-
-static char *
-ngx_http_iap_guard_code_param_dry_run(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "on") == 0) {
-        layer->dry_run = 1;
-
-    } else if (ngx_strcmp(value->data, "off") == 0) {
-        layer->dry_run = 0;
-
-    } else {
-        return "\"on\" or \"off\"";
     }
 
     return NGX_CONF_OK;

@@ -186,9 +186,9 @@ ngx_http_iap_guard_layer_bucket_check(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    for (i = 0; params[i].name.len; i++) {
+    for (i = NGX_HTTP_IAP_GUARD_LIMIT; params[i].name.len; i++) {
 
-        if (params[i].limit && (given >> i & 1)) {
+        if (given >> i & 1) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "\"%V\" has no effect in \"%V\" without "
                                "\"capacity\" and \"rate\"",

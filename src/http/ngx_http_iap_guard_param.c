@@ -10,64 +10,180 @@
 
 
 static char *ngx_http_iap_guard_param_capacity(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_rate(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_missing(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_on_error(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_exempt(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_param_users(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_window(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_param_ban(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_param_address(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static void ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
     ngx_http_iap_guard_param_t *params, ngx_http_iap_guard_show_pt show);
 
 
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_capacity_range = {
+    1, IAP_BUCKET_CAPACITY_MAX, "a whole number from 1 to 1000000"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_ipv4_range = {
+    1, 32, "a prefix length from 1 to 32"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_ipv6_range = {
+    1, 128, "a prefix length from 1 to 128"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_users_range = {
+    1, IAP_DISTINCT_USERS_MAX,
+    "a whole number from 1 to 1000000, or a variable"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_window_range = {
+    1, NGX_IAP_BAN_MAX, "a time above 0, a year at most"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_ban_range = {
+    0, NGX_IAP_BAN_MAX, "a time, a year at most, or 0 for no ban"
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_missing_words = {
+    "\"address\", \"skip\" or \"reject\"",
+    {
+        { ngx_string("address"), NGX_HTTP_IAP_GUARD_MISSING_ADDRESS },
+        { ngx_string("skip"), NGX_HTTP_IAP_GUARD_MISSING_SKIP },
+        { ngx_string("reject"), NGX_HTTP_IAP_GUARD_MISSING_REJECT },
+        { ngx_null_string, 0 }
+    }
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_on_error_words = {
+    "\"local\", \"pass\" or \"reject\"",
+    {
+        { ngx_string("local"), NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL },
+        { ngx_string("pass"), NGX_HTTP_IAP_GUARD_ON_ERROR_PASS },
+        { ngx_string("reject"), NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT },
+        { ngx_null_string, 0 }
+    }
+};
+
+ngx_http_iap_guard_words_t  ngx_http_iap_guard_on_off = {
+    "\"on\" or \"off\"",
+    {
+        { ngx_string("on"), 1 },
+        { ngx_string("off"), 0 },
+        { ngx_null_string, 0 }
+    }
+};
+
+
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_bucket_params[] = {
-    { ngx_string("capacity"), ngx_http_iap_guard_param_capacity, 0 },
-    { ngx_string("rate"), ngx_http_iap_guard_param_rate, 0 },
-    { ngx_string("missing"), ngx_http_iap_guard_param_missing, 0 },
-    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 1 },
-    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 1 },
-    { ngx_string("exempt"), ngx_http_iap_guard_param_exempt, 1 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("capacity"),
+      ngx_http_iap_guard_param_capacity,
+      0,
+      NULL },
+
+    { ngx_string("rate"),
+      ngx_http_iap_guard_param_rate,
+      offsetof(ngx_http_iap_guard_layer_t, rate),
+      NULL },
+
+    { ngx_string("missing"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, missing),
+      &ngx_http_iap_guard_missing_words },
+
+    { ngx_string("on_error"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
+
+    { ngx_string("dry_run"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, dry_run),
+      &ngx_http_iap_guard_on_off },
+
+    { ngx_string("exempt"),
+      ngx_http_iap_guard_param_value,
+      offsetof(ngx_http_iap_guard_layer_t, exempt),
+      NULL },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_segment_params[] = {
-    { ngx_string("ipv4"), ngx_http_iap_guard_param_ipv4, 0 },
-    { ngx_string("ipv6"), ngx_http_iap_guard_param_ipv6, 0 },
-    { ngx_string("users"), ngx_http_iap_guard_param_users, 0 },
-    { ngx_string("window"), ngx_http_iap_guard_param_window, 0 },
-    { ngx_string("ban"), ngx_http_iap_guard_param_ban, 0 },
-    { ngx_string("address"), ngx_http_iap_guard_param_address, 0 },
-    { ngx_string("exempt"), ngx_http_iap_guard_param_exempt, 0 },
-    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 0 },
-    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("ipv4"),
+      ngx_http_iap_guard_param_number,
+      offsetof(ngx_http_iap_guard_layer_t, ipv4),
+      &ngx_http_iap_guard_ipv4_range },
+
+    { ngx_string("ipv6"),
+      ngx_http_iap_guard_param_number,
+      offsetof(ngx_http_iap_guard_layer_t, ipv6),
+      &ngx_http_iap_guard_ipv6_range },
+
+    { ngx_string("users"),
+      ngx_http_iap_guard_param_users,
+      0,
+      NULL },
+
+    { ngx_string("window"),
+      ngx_http_iap_guard_param_ticks,
+      offsetof(ngx_http_iap_guard_layer_t, span),
+      &ngx_http_iap_guard_window_range },
+
+    { ngx_string("ban"),
+      ngx_http_iap_guard_param_ticks,
+      offsetof(ngx_http_iap_guard_layer_t, ban),
+      &ngx_http_iap_guard_ban_range },
+
+    { ngx_string("address"),
+      ngx_http_iap_guard_param_address,
+      0,
+      NULL },
+
+    { ngx_string("exempt"),
+      ngx_http_iap_guard_param_value,
+      offsetof(ngx_http_iap_guard_layer_t, exempt),
+      NULL },
+
+    { ngx_string("on_error"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
+
+    { ngx_string("dry_run"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, dry_run),
+      &ngx_http_iap_guard_on_off },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_global_params[] = {
-    { ngx_string("window"), ngx_http_iap_guard_param_window, 0 },
-    { ngx_string("rate"), ngx_http_iap_guard_param_rate, 0 },
-    { ngx_string("on_error"), ngx_http_iap_guard_param_on_error, 0 },
-    { ngx_string("dry_run"), ngx_http_iap_guard_param_dry_run, 0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("window"),
+      ngx_http_iap_guard_param_ticks,
+      offsetof(ngx_http_iap_guard_layer_t, span),
+      &ngx_http_iap_guard_window_range },
+
+    { ngx_string("rate"),
+      ngx_http_iap_guard_param_rate,
+      offsetof(ngx_http_iap_guard_layer_t, rate),
+      NULL },
+
+    { ngx_string("on_error"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, on_error),
+      &ngx_http_iap_guard_on_error_words },
+
+    { ngx_string("dry_run"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_layer_t, dry_run),
+      &ngx_http_iap_guard_on_off },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
@@ -76,7 +192,7 @@ ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
     ngx_http_iap_guard_param_t *params, ngx_uint_t first, uint64_t *given,
     ngx_http_iap_guard_show_pt show)
 {
-    char        *expected;
+    char        *expected, *field;
     ngx_str_t   *args, value, *name;
     ngx_uint_t   i, k;
 
@@ -113,7 +229,9 @@ ngx_http_iap_guard_params(ngx_conf_t *cf, void *conf,
         value.data = args[i].data + params[k].name.len + 1;
         value.len = args[i].len - params[k].name.len - 1;
 
-        expected = params[k].handler(cf, conf, &value);
+        field = (char *) conf + params[k].offset;
+
+        expected = params[k].handler(cf, field, &value, params[k].post);
 
         if (expected == NGX_CONF_ERROR) {
             return NGX_CONF_ERROR;
@@ -159,150 +277,150 @@ ngx_http_iap_guard_param_unknown(ngx_conf_t *cf, ngx_str_t *arg,
 }
 
 
-static char *
-ngx_http_iap_guard_param_capacity(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+char *
+ngx_http_iap_guard_param_number(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
+    uint32_t *number = field;
+    const ngx_http_iap_guard_range_t *range = post;
 
-    if (!ngx_http_iap_guard_number(value, 1, IAP_BUCKET_CAPACITY_MAX,
-                                   &layer->bucket.capacity))
-    {
-        return "a whole number from 1 to 1000000";
+    uint64_t  n;
+
+    if (!ngx_http_iap_guard_number(value, range, &n)) {
+        return (char *) range->expected;
+    }
+
+    *number = (uint32_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_iap_guard_param_uint(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
+{
+    ngx_uint_t *number = field;
+    const ngx_http_iap_guard_range_t *range = post;
+
+    uint64_t  n;
+
+    if (!ngx_http_iap_guard_number(value, range, &n)) {
+        return (char *) range->expected;
+    }
+
+    *number = (ngx_uint_t) n;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_iap_guard_param_ticks(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
+{
+    const ngx_http_iap_guard_range_t *range = post;
+
+    if (!ngx_http_iap_guard_time(value, range, field)) {
+        return (char *) range->expected;
     }
 
     return NGX_CONF_OK;
 }
 
 
-static char *
-ngx_http_iap_guard_param_rate(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+char *
+ngx_http_iap_guard_param_msec(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
+    ngx_msec_t *msec = field;
+    const ngx_http_iap_guard_range_t *range = post;
 
+    iap_ticks_t  ticks;
+
+    if (!ngx_http_iap_guard_time(value, range, &ticks)) {
+        return (char *) range->expected;
+    }
+
+    *msec = (ngx_msec_t) (ticks / IAP_TICKS_PER_MS);
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_iap_guard_param_rate(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
+{
     iap_view_t  text;
 
     text.data = value->data;
     text.len = value->len;
 
-    return (char *) iap_rate_parse(text, &layer->rate);
+    return (char *) iap_rate_parse(text, field);
 }
 
 
-static char *
-ngx_http_iap_guard_param_missing(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+char *
+ngx_http_iap_guard_param_word(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
+    unsigned *word = field;
+    const ngx_http_iap_guard_words_t *words = post;
 
-    if (ngx_strcmp(value->data, "address") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_ADDRESS;
+    const ngx_conf_enum_t  *e;
 
-    } else if (ngx_strcmp(value->data, "skip") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_SKIP;
+    for (e = words->words; e->name.len; e++) {
 
-    } else if (ngx_strcmp(value->data, "reject") == 0) {
-        layer->missing = NGX_HTTP_IAP_GUARD_MISSING_REJECT;
-
-    } else {
-        return "\"address\", \"skip\" or \"reject\"";
+        if (ngx_strcmp(value->data, e->name.data) == 0) {
+            *word = (unsigned) e->value;
+            return NGX_CONF_OK;
+        }
     }
 
-    return NGX_CONF_OK;
+    return (char *) words->expected;
 }
 
 
-static char *
-ngx_http_iap_guard_param_on_error(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+char *
+ngx_http_iap_guard_param_text(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
+    ngx_str_t *text = field;
 
-    if (ngx_strcmp(value->data, "local") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_LOCAL;
+    *text = *value;
 
-    } else if (ngx_strcmp(value->data, "pass") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_PASS;
-
-    } else if (ngx_strcmp(value->data, "reject") == 0) {
-        layer->on_error = NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
-
-    } else {
-        return "\"local\", \"pass\" or \"reject\"";
-    }
-
-    return NGX_CONF_OK;
+    return value->len ? NGX_CONF_OK : (char *) post;
 }
 
 
-static char *
-ngx_http_iap_guard_param_dry_run(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+char *
+ngx_http_iap_guard_param_value(ngx_conf_t *cf, void *field, ngx_str_t *value,
+    const void *post)
 {
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (ngx_strcmp(value->data, "on") == 0) {
-        layer->dry_run = 1;
-
-    } else if (ngx_strcmp(value->data, "off") == 0) {
-        layer->dry_run = 0;
-
-    } else {
-        return "\"on\" or \"off\"";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_exempt(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
+    ngx_http_complex_value_t **cv = field;
 
     if (!ngx_http_iap_guard_is_variable(value)) {
         return "a value with a variable";
     }
 
-    layer->exempt = ngx_http_iap_guard_compile(cf, value);
+    *cv = ngx_http_iap_guard_compile(cf, value);
 
-    return layer->exempt ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return *cv ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
 static char *
-ngx_http_iap_guard_param_ipv4(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+ngx_http_iap_guard_param_capacity(ngx_conf_t *cf, void *conf,
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_layer_t *layer = conf;
 
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, 32, &n)) {
-        return "a prefix length from 1 to 32";
+    if (!ngx_http_iap_guard_number(value, &ngx_http_iap_guard_capacity_range,
+                                   &layer->bucket.capacity))
+    {
+        return (char *) ngx_http_iap_guard_capacity_range.expected;
     }
-
-    layer->ipv4 = (unsigned) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, 128, &n)) {
-        return "a prefix length from 1 to 128";
-    }
-
-    layer->ipv6 = (unsigned) n;
 
     return NGX_CONF_OK;
 }
@@ -310,64 +428,25 @@ ngx_http_iap_guard_param_ipv6(ngx_conf_t *cf, void *conf,
 
 static char *
 ngx_http_iap_guard_param_users(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_layer_t *layer = conf;
-
-    uint64_t  n;
 
     if (ngx_http_iap_guard_is_variable(value)) {
         layer->users = ngx_http_iap_guard_compile(cf, value);
         return layer->users ? NGX_CONF_OK : NGX_CONF_ERROR;
     }
 
-    if (!ngx_http_iap_guard_number(value, 1, IAP_DISTINCT_USERS_MAX, &n)) {
-        return "a whole number from 1 to 1000000, or a variable";
-    }
-
-    layer->distinct.users = (uint32_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_window(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (!ngx_http_iap_guard_time(value, &layer->span) || layer->span == 0) {
-        return "a time above 0, a year at most";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_param_ban(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (!ngx_http_iap_guard_time(value, &layer->ban)) {
-        return "a time, a year at most, or 0 for no ban";
-    }
-
-    return NGX_CONF_OK;
+    return ngx_http_iap_guard_param_number(cf, &layer->distinct.users, value,
+                                           &ngx_http_iap_guard_users_range);
 }
 
 
 static char *
 ngx_http_iap_guard_param_address(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_layer_t *layer = conf;
-
-    if (!ngx_http_iap_guard_is_variable(value)) {
-        return "a value with a variable";
-    }
 
     if (ngx_strcmp(value->data, "$remote_addr") == 0) {
         /* the default, which needs no text */
@@ -375,9 +454,7 @@ ngx_http_iap_guard_param_address(ngx_conf_t *cf, void *conf,
         return NGX_CONF_OK;
     }
 
-    layer->address = ngx_http_iap_guard_compile(cf, value);
-
-    return layer->address ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return ngx_http_iap_guard_param_value(cf, &layer->address, value, post);
 }
 
 
@@ -410,14 +487,16 @@ ngx_http_iap_guard_is_variable(ngx_str_t *value)
 
 
 ngx_uint_t
-ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min, ngx_uint_t max,
-    uint64_t *number)
+ngx_http_iap_guard_number(ngx_str_t *value,
+    const ngx_http_iap_guard_range_t *range, uint64_t *number)
 {
     ngx_int_t  n;
 
     n = ngx_atoi(value->data, value->len);
 
-    if (n == NGX_ERROR || (ngx_uint_t) n < min || (ngx_uint_t) n > max) {
+    if (n == NGX_ERROR
+        || (uint64_t) n < range->min || (uint64_t) n > range->max)
+    {
         return 0;
     }
 
@@ -428,9 +507,11 @@ ngx_http_iap_guard_number(ngx_str_t *value, ngx_uint_t min, ngx_uint_t max,
 
 
 ngx_uint_t
-ngx_http_iap_guard_time(ngx_str_t *value, iap_ticks_t *ticks)
+ngx_http_iap_guard_time(ngx_str_t *value,
+    const ngx_http_iap_guard_range_t *range, iap_ticks_t *ticks)
 {
-    ngx_int_t  msec;
+    ngx_int_t    msec;
+    iap_ticks_t  t;
 
     msec = ngx_parse_time(value, 0);
 
@@ -440,7 +521,13 @@ ngx_http_iap_guard_time(ngx_str_t *value, iap_ticks_t *ticks)
         return 0;
     }
 
-    *ticks = (iap_ticks_t) msec * IAP_TICKS_PER_MS;
+    t = (iap_ticks_t) msec * IAP_TICKS_PER_MS;
+
+    if (t < range->min || t > range->max) {
+        return 0;
+    }
+
+    *ticks = t;
 
     return 1;
 }

@@ -36,15 +36,27 @@ static void ngx_http_iap_guard_queue_callback_model(
     ngx_http_iap_guard_breaker_t *model, ngx_http_iap_guard_queue_t *queue);
 
 static char *ngx_http_iap_guard_ledger_param_threads(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_ledger_param_timeout(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
+
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_ledger_timeout_range = {
+    10 * IAP_TICKS_PER_MS, 60 * IAP_TICKS_PER_SEC, "a time from 10ms to 60s"
+};
 
 
 static ngx_http_iap_guard_param_t  ngx_http_iap_guard_ledger_params[] = {
-    { ngx_string("threads"), ngx_http_iap_guard_ledger_param_threads, 0 },
-    { ngx_string("timeout"), ngx_http_iap_guard_ledger_param_timeout, 0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("threads"),
+      ngx_http_iap_guard_ledger_param_threads,
+      0,
+      NULL },
+
+    { ngx_string("timeout"),
+      ngx_http_iap_guard_param_msec,
+      offsetof(ngx_http_iap_guard_ledger_t, file.timeout),
+      &ngx_http_iap_guard_ledger_timeout_range },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
@@ -830,7 +842,7 @@ ngx_http_iap_guard_check_queue_rules(ngx_conf_t *cf,
 
 static char *
 ngx_http_iap_guard_ledger_param_threads(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_ledger_t *ledger = conf;
 
@@ -841,25 +853,4 @@ ngx_http_iap_guard_ledger_param_threads(ngx_conf_t *cf, void *conf,
     ledger->file.pool = ngx_thread_pool_add(cf, value);
 
     return ledger->file.pool ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static char *
-ngx_http_iap_guard_ledger_param_timeout(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_ledger_t *ledger = conf;
-
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks)
-        || ticks < 10 * IAP_TICKS_PER_MS
-        || ticks > 60 * IAP_TICKS_PER_SEC)
-    {
-        return "a time from 10ms to 60s";
-    }
-
-    ledger->file.timeout = (ngx_msec_t) (ticks / IAP_TICKS_PER_MS);
-
-    return NGX_CONF_OK;
 }

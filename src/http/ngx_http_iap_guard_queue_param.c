@@ -6,113 +6,156 @@
 #include "ngx_http_iap_guard_param.h"
 
 
-#define NGX_HTTP_IAP_GUARD_CONCURRENCY_MAX  1000
-#define NGX_HTTP_IAP_GUARD_PENDING_MAX      100000000
-
 /* besides Content-Type, which always goes along */
-#define NGX_HTTP_IAP_GUARD_FIELDS_MAX       (IAP_RECORD_FIELDS_MAX - 1)
+#define NGX_HTTP_IAP_GUARD_FIELDS_MAX  (IAP_RECORD_FIELDS_MAX - 1)
 
 
-static char *ngx_http_iap_guard_queue_param_target(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_sandbox(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_callback(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+static char *ngx_http_iap_guard_queue_param_url(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_queue_param_secret_file(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_queue_param_rate(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_concurrency(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_timeout(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_attempts(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_retry_min(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_retry_max(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_max(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_keep(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_key(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_user(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
+    ngx_str_t *value, const void *post);
+static char *ngx_http_iap_guard_queue_param_keep(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_queue_param_headers(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_breaker(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_param_classify(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_queue_url(ngx_str_t *value, ngx_str_t *url);
-static char *ngx_http_iap_guard_queue_span(ngx_str_t *value,
-    iap_ticks_t *ticks);
-static char *ngx_http_iap_guard_queue_value(ngx_conf_t *cf, ngx_str_t *value,
-    ngx_http_complex_value_t **cv);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_queue_field(ngx_conf_t *cf,
     ngx_http_iap_guard_queue_t *queue, ngx_str_t *name);
 
 
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_calls_range = {
+    1, 1000, "a whole number from 1 to 1000"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_attempts_range = {
+    1, IAP_WORK_ATTEMPTS_MAX, "a whole number from 1 to 1000"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_timeout_range = {
+    10 * IAP_TICKS_PER_MS, 600 * IAP_TICKS_PER_SEC, "a time from 10ms to 10m"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_retry_range = {
+    IAP_TICKS_PER_MS, 7 * 24 * 3600 * IAP_TICKS_PER_SEC,
+    "a time from 1ms to 7d"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_max_range = {
+    1, 100000000, "a whole number from 1 to 100000000"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_queue_keep_range = {
+    IAP_TICKS_PER_SEC, NGX_IAP_BAN_MAX, "a time from 1s to a year"
+};
+
+
 ngx_http_iap_guard_param_t  ngx_http_iap_guard_queue_params[] = {
-    { ngx_string("target"), ngx_http_iap_guard_queue_param_target, 0 },
-    { ngx_string("sandbox"), ngx_http_iap_guard_queue_param_sandbox, 0 },
-    { ngx_string("callback"), ngx_http_iap_guard_queue_param_callback, 0 },
+
+    { ngx_string("target"),
+      ngx_http_iap_guard_queue_param_url,
+      offsetof(ngx_http_iap_guard_queue_t, queue.target),
+      NULL },
+
+    { ngx_string("sandbox"),
+      ngx_http_iap_guard_queue_param_url,
+      offsetof(ngx_http_iap_guard_queue_t, queue.sandbox),
+      NULL },
+
+    { ngx_string("callback"),
+      ngx_http_iap_guard_queue_param_url,
+      offsetof(ngx_http_iap_guard_queue_t, queue.callback),
+      NULL },
+
     { ngx_string("secret_file"),
-      ngx_http_iap_guard_queue_param_secret_file, 0 },
-    { ngx_string("rate"), ngx_http_iap_guard_queue_param_rate, 0 },
+      ngx_http_iap_guard_queue_param_secret_file,
+      0,
+      NULL },
+
+    { ngx_string("rate"),
+      ngx_http_iap_guard_queue_param_rate,
+      0,
+      NULL },
+
     { ngx_string("concurrency"),
-      ngx_http_iap_guard_queue_param_concurrency, 0 },
-    { ngx_string("timeout"), ngx_http_iap_guard_queue_param_timeout, 0 },
-    { ngx_string("attempts"), ngx_http_iap_guard_queue_param_attempts, 0 },
-    { ngx_string("retry_min"), ngx_http_iap_guard_queue_param_retry_min, 0 },
-    { ngx_string("retry_max"), ngx_http_iap_guard_queue_param_retry_max, 0 },
-    { ngx_string("max"), ngx_http_iap_guard_queue_param_max, 0 },
-    { ngx_string("keep"), ngx_http_iap_guard_queue_param_keep, 0 },
-    { ngx_string("key"), ngx_http_iap_guard_queue_param_key, 0 },
-    { ngx_string("user"), ngx_http_iap_guard_queue_param_user, 0 },
-    { ngx_string("headers"), ngx_http_iap_guard_queue_param_headers, 0 },
-    { ngx_string("breaker"), ngx_http_iap_guard_queue_param_breaker, 0 },
-    { ngx_string("classify"), ngx_http_iap_guard_queue_param_classify, 0 },
-    { ngx_null_string, NULL, 0 }
+      ngx_http_iap_guard_param_uint,
+      offsetof(ngx_http_iap_guard_queue_t, queue.concurrency),
+      &ngx_http_iap_guard_queue_calls_range },
+
+    { ngx_string("timeout"),
+      ngx_http_iap_guard_param_msec,
+      offsetof(ngx_http_iap_guard_queue_t, queue.timeout),
+      &ngx_http_iap_guard_queue_timeout_range },
+
+    { ngx_string("attempts"),
+      ngx_http_iap_guard_param_number,
+      offsetof(ngx_http_iap_guard_queue_t, queue.work.attempts),
+      &ngx_http_iap_guard_queue_attempts_range },
+
+    { ngx_string("retry_min"),
+      ngx_http_iap_guard_param_ticks,
+      offsetof(ngx_http_iap_guard_queue_t, queue.work.retry_min),
+      &ngx_http_iap_guard_queue_retry_range },
+
+    { ngx_string("retry_max"),
+      ngx_http_iap_guard_param_ticks,
+      offsetof(ngx_http_iap_guard_queue_t, queue.work.retry_max),
+      &ngx_http_iap_guard_queue_retry_range },
+
+    { ngx_string("max"),
+      ngx_http_iap_guard_param_uint,
+      offsetof(ngx_http_iap_guard_queue_t, queue.max),
+      &ngx_http_iap_guard_queue_max_range },
+
+    { ngx_string("keep"),
+      ngx_http_iap_guard_queue_param_keep,
+      offsetof(ngx_http_iap_guard_queue_t, queue.keep),
+      &ngx_http_iap_guard_queue_keep_range },
+
+    { ngx_string("key"),
+      ngx_http_iap_guard_param_value,
+      offsetof(ngx_http_iap_guard_queue_t, key),
+      NULL },
+
+    { ngx_string("user"),
+      ngx_http_iap_guard_param_value,
+      offsetof(ngx_http_iap_guard_queue_t, user),
+      NULL },
+
+    { ngx_string("headers"),
+      ngx_http_iap_guard_queue_param_headers,
+      0,
+      NULL },
+
+    { ngx_string("breaker"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_queue_t, breaker),
+      "the name of an \"iap_guard_breaker\"" },
+
+    { ngx_string("classify"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_queue_t, classify),
+      NGX_HTTP_IAP_GUARD_CLASSIFIER },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
 static char *
-ngx_http_iap_guard_queue_param_target(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+ngx_http_iap_guard_queue_param_url(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post)
 {
-    ngx_http_iap_guard_queue_t *queue = conf;
+    ngx_str_t *url = field;
 
-    return ngx_http_iap_guard_queue_url(value, &queue->queue.target);
-}
+    *url = *value;
 
-
-static char *
-ngx_http_iap_guard_queue_param_sandbox(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_url(value, &queue->queue.sandbox);
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_callback(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_url(value, &queue->queue.callback);
+    return (char *) ngx_iap_curl_check_url(value);
 }
 
 
 static char *
 ngx_http_iap_guard_queue_param_secret_file(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_queue_t *queue = conf;
 
@@ -145,7 +188,7 @@ ngx_http_iap_guard_queue_param_secret_file(ngx_conf_t *cf, void *conf,
 
 static char *
 ngx_http_iap_guard_queue_param_rate(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_queue_t *queue = conf;
 
@@ -177,147 +220,27 @@ ngx_http_iap_guard_queue_param_rate(ngx_conf_t *cf, void *conf,
 
 
 static char *
-ngx_http_iap_guard_queue_param_concurrency(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+ngx_http_iap_guard_queue_param_keep(ngx_conf_t *cf, void *field,
+    ngx_str_t *value, const void *post)
 {
-    ngx_http_iap_guard_queue_t *queue = conf;
+    uint64_t *msec = field;
 
-    uint64_t  n;
+    char         *expected;
+    iap_ticks_t   ticks;
 
-    if (!ngx_http_iap_guard_number(value, 1,
-                                   NGX_HTTP_IAP_GUARD_CONCURRENCY_MAX, &n))
-    {
-        return "a whole number from 1 to 1000";
+    expected = ngx_http_iap_guard_param_ticks(cf, &ticks, value, post);
+
+    if (expected == NGX_CONF_OK) {
+        *msec = ticks / IAP_TICKS_PER_MS;
     }
 
-    queue->queue.concurrency = (ngx_uint_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_timeout(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks)
-        || ticks < 10 * IAP_TICKS_PER_MS
-        || ticks > 600 * IAP_TICKS_PER_SEC)
-    {
-        return "a time from 10ms to 10m";
-    }
-
-    queue->queue.timeout = (ngx_msec_t) (ticks / IAP_TICKS_PER_MS);
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_attempts(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, IAP_WORK_ATTEMPTS_MAX, &n)) {
-        return "a whole number from 1 to 1000";
-    }
-
-    queue->queue.work.attempts = (uint32_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_retry_min(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_span(value, &queue->queue.work.retry_min);
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_retry_max(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_span(value, &queue->queue.work.retry_max);
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_max(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, NGX_HTTP_IAP_GUARD_PENDING_MAX,
-                                   &n))
-    {
-        return "a whole number from 1 to 100000000";
-    }
-
-    queue->queue.max = (ngx_uint_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_keep(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks)
-        || ticks < IAP_TICKS_PER_SEC)
-    {
-        return "a time from 1s to a year";
-    }
-
-    queue->queue.keep = ticks / IAP_TICKS_PER_MS;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_key(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_value(cf, value, &queue->key);
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_user(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    return ngx_http_iap_guard_queue_value(cf, value, &queue->user);
+    return expected;
 }
 
 
 static char *
 ngx_http_iap_guard_queue_param_headers(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_queue_t *queue = conf;
 
@@ -401,69 +324,4 @@ ngx_http_iap_guard_queue_field(ngx_conf_t *cf,
     }
 
     return NGX_CONF_OK;
-}
-
-
-/* whether there is one is known later */
-
-static char *
-ngx_http_iap_guard_queue_param_breaker(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    queue->breaker = *value;
-
-    return value->len ? NGX_CONF_OK : "the name of an \"iap_guard_breaker\"";
-}
-
-
-static char *
-ngx_http_iap_guard_queue_param_classify(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_queue_t *queue = conf;
-
-    queue->classify = *value;
-
-    return value->len ? NGX_CONF_OK
-                      : "\"http\", \"apple\" or the name of an "
-                        "\"iap_guard_classify\"";
-}
-
-
-static char *
-ngx_http_iap_guard_queue_url(ngx_str_t *value, ngx_str_t *url)
-{
-    *url = *value;
-
-    return (char *) ngx_iap_curl_check_url(value);
-}
-
-
-static char *
-ngx_http_iap_guard_queue_span(ngx_str_t *value, iap_ticks_t *ticks)
-{
-    if (!ngx_http_iap_guard_time(value, ticks)
-        || *ticks < IAP_TICKS_PER_MS
-        || *ticks > 7 * 24 * 3600 * IAP_TICKS_PER_SEC)
-    {
-        return "a time from 1ms to 7d";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_queue_value(ngx_conf_t *cf, ngx_str_t *value,
-    ngx_http_complex_value_t **cv)
-{
-    if (!ngx_http_iap_guard_is_variable(value)) {
-        return "a value with a variable";
-    }
-
-    *cv = ngx_http_iap_guard_compile(cf, value);
-
-    return *cv ? NGX_CONF_OK : NGX_CONF_ERROR;
 }

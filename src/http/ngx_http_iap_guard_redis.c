@@ -8,7 +8,6 @@
 
 
 #define NGX_HTTP_IAP_GUARD_PREFIX_MAX    64
-#define NGX_HTTP_IAP_GUARD_MACHINES_MAX  10000
 
 /* certificates between a server's and the authority's, at most */
 #define NGX_HTTP_IAP_GUARD_TLS_DEPTH     9
@@ -53,23 +52,15 @@ static ngx_ssl_t *ngx_http_iap_guard_redis_ssl(ngx_conf_t *cf,
 #endif
 
 static char *ngx_http_iap_guard_redis_param_mode(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
+    ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_redis_param_master(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_redis_param_user(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_redis_param_password(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_redis_param_timeout(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 static char *ngx_http_iap_guard_redis_param_prefix(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_redis_param_nodes(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value);
-static char *ngx_http_iap_guard_redis_param_tls_ca(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
-static char *ngx_http_iap_guard_redis_param_durability(ngx_conf_t *cf,
-    void *conf, ngx_str_t *value);
+    void *conf, ngx_str_t *value, const void *post);
 
 static ngx_int_t ngx_http_iap_guard_redis_resolve(ngx_conf_t *cf,
     ngx_http_iap_guard_main_conf_t *imcf);
@@ -79,19 +70,73 @@ static void ngx_http_iap_guard_redis_share(
     ngx_http_iap_guard_layer_t *layer, ngx_uint_t machines);
 
 
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_redis_timeout_range = {
+    1, NGX_IAP_BAN_MAX, "a time above 0, a year at most"
+};
+
+static ngx_http_iap_guard_range_t  ngx_http_iap_guard_redis_machines_range = {
+    1, 10000, "a whole number from 1 to 10000"
+};
+
+static ngx_http_iap_guard_words_t  ngx_http_iap_guard_durability_words = {
+    "\"aof\", \"replica\" or \"memory\"",
+    {
+        { ngx_string("aof"), NGX_IAP_DURABILITY_AOF },
+        { ngx_string("replica"), NGX_IAP_DURABILITY_REPLICA },
+        { ngx_string("memory"), NGX_IAP_DURABILITY_MEMORY },
+        { ngx_null_string, 0 }
+    }
+};
+
+
 static ngx_http_iap_guard_param_t  ngx_http_iap_guard_redis_params[] = {
-    { ngx_string("mode"), ngx_http_iap_guard_redis_param_mode, 0 },
-    { ngx_string("master"), ngx_http_iap_guard_redis_param_master, 0 },
-    { ngx_string("user"), ngx_http_iap_guard_redis_param_user, 0 },
-    { ngx_string("password_file"), ngx_http_iap_guard_redis_param_password,
-      0 },
-    { ngx_string("timeout"), ngx_http_iap_guard_redis_param_timeout, 0 },
-    { ngx_string("prefix"), ngx_http_iap_guard_redis_param_prefix, 0 },
-    { ngx_string("nodes"), ngx_http_iap_guard_redis_param_nodes, 0 },
-    { ngx_string("tls_ca"), ngx_http_iap_guard_redis_param_tls_ca, 0 },
-    { ngx_string("durability"), ngx_http_iap_guard_redis_param_durability,
-      0 },
-    { ngx_null_string, NULL, 0 }
+
+    { ngx_string("mode"),
+      ngx_http_iap_guard_redis_param_mode,
+      0,
+      NULL },
+
+    { ngx_string("master"),
+      ngx_http_iap_guard_redis_param_master,
+      0,
+      NULL },
+
+    { ngx_string("user"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_redis_t, user),
+      "the name of a user" },
+
+    { ngx_string("password_file"),
+      ngx_http_iap_guard_redis_param_password,
+      0,
+      NULL },
+
+    { ngx_string("timeout"),
+      ngx_http_iap_guard_redis_param_timeout,
+      0,
+      &ngx_http_iap_guard_redis_timeout_range },
+
+    { ngx_string("prefix"),
+      ngx_http_iap_guard_redis_param_prefix,
+      0,
+      NULL },
+
+    { ngx_string("nodes"),
+      ngx_http_iap_guard_param_uint,
+      offsetof(ngx_http_iap_guard_redis_t, machines),
+      &ngx_http_iap_guard_redis_machines_range },
+
+    { ngx_string("tls_ca"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_redis_t, tls_ca),
+      "the name of a file" },
+
+    { ngx_string("durability"),
+      ngx_http_iap_guard_param_word,
+      offsetof(ngx_http_iap_guard_redis_t, durability),
+      &ngx_http_iap_guard_durability_words },
+
+    { ngx_null_string, NULL, 0, NULL }
 };
 
 
@@ -454,7 +499,7 @@ ngx_http_iap_guard_redis_ssl(ngx_conf_t *cf, ngx_str_t *ca)
 
 static char *
 ngx_http_iap_guard_redis_param_mode(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_redis_t *rd = conf;
 
@@ -476,7 +521,7 @@ ngx_http_iap_guard_redis_param_mode(ngx_conf_t *cf, void *conf,
 
 static char *
 ngx_http_iap_guard_redis_param_master(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_redis_t *rd = conf;
 
@@ -487,20 +532,8 @@ ngx_http_iap_guard_redis_param_master(ngx_conf_t *cf, void *conf,
 
 
 static char *
-ngx_http_iap_guard_redis_param_user(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_redis_t *rd = conf;
-
-    rd->user = *value;
-
-    return value->len ? NGX_CONF_OK : "the name of a user";
-}
-
-
-static char *
 ngx_http_iap_guard_redis_param_password(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_redis_t *rd = conf;
 
@@ -523,19 +556,12 @@ ngx_http_iap_guard_redis_param_password(ngx_conf_t *cf, void *conf,
 
 static char *
 ngx_http_iap_guard_redis_param_timeout(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_redis_t *rd = conf;
 
-    iap_ticks_t  ticks;
-
-    if (!ngx_http_iap_guard_time(value, &ticks) || ticks == 0) {
-        return "a time above 0, a year at most";
-    }
-
-    rd->conf->link.timeout = (ngx_msec_t) (ticks / IAP_TICKS_PER_MS);
-
-    return NGX_CONF_OK;
+    return ngx_http_iap_guard_param_msec(cf, &rd->conf->link.timeout, value,
+                                         post);
 }
 
 
@@ -546,7 +572,7 @@ ngx_http_iap_guard_redis_param_timeout(ngx_conf_t *cf, void *conf,
 
 static char *
 ngx_http_iap_guard_redis_param_prefix(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
+    ngx_str_t *value, const void *post)
 {
     ngx_http_iap_guard_redis_t *rd = conf;
 
@@ -573,61 +599,6 @@ ngx_http_iap_guard_redis_param_prefix(ngx_conf_t *cf, void *conf,
     }
 
     rd->conf->prefix = *value;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_redis_param_nodes(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_redis_t *rd = conf;
-
-    uint64_t  n;
-
-    if (!ngx_http_iap_guard_number(value, 1, NGX_HTTP_IAP_GUARD_MACHINES_MAX,
-                                   &n))
-    {
-        return "a whole number from 1 to 10000";
-    }
-
-    rd->machines = (ngx_uint_t) n;
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_iap_guard_redis_param_tls_ca(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_redis_t *rd = conf;
-
-    rd->tls_ca = *value;
-
-    return value->len ? NGX_CONF_OK : "the name of a file";
-}
-
-
-static char *
-ngx_http_iap_guard_redis_param_durability(ngx_conf_t *cf, void *conf,
-    ngx_str_t *value)
-{
-    ngx_http_iap_guard_redis_t *rd = conf;
-
-    if (ngx_strcmp(value->data, "aof") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_AOF;
-
-    } else if (ngx_strcmp(value->data, "replica") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_REPLICA;
-
-    } else if (ngx_strcmp(value->data, "memory") == 0) {
-        rd->durability = NGX_IAP_DURABILITY_MEMORY;
-
-    } else {
-        return "\"aof\", \"replica\" or \"memory\"";
-    }
 
     return NGX_CONF_OK;
 }

@@ -1,7 +1,7 @@
 package CurlNginx;
 
 # An nginx whose only work are calls through libcurl: see
-# ngx_iap_curl_test_module.c.
+# ngx_iap_curl_test.c.
 #
 #   my $nginx = CurlNginx->new(binary => $file, use => 'poll', limit => 8);
 #   my $done = $nginx->call(1, 'POST', $url, 'data={}');
@@ -20,7 +20,6 @@ use lib dirname(__FILE__) . '/../redis/link';
 use parent 'LinkNginx';
 
 
-sub prefix  { return 'curl_test' }
 sub options { return qw(limit tls_ca threads) }
 
 

@@ -1,7 +1,7 @@
 package KeeperNginx;
 
 # An nginx whose only work is a ledger in a file: see
-# ngx_iap_keeper_test_module.c.
+# ngx_iap_keeper_test.c.
 #
 #   my $nginx = KeeperNginx->new(binary => $file, path => "$folder/l.db");
 #   my @words = $nginx->ask('put', 'ann', 1);       # ("ok")
@@ -16,7 +16,6 @@ use parent -norequire, 'LinkNginx';
 my $id = 0;
 
 
-sub prefix  { return 'keeper_test' }
 sub options { return qw(user timeout path) }
 
 

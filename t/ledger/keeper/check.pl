@@ -20,8 +20,8 @@ sub check {
 
     open my $out, '>', $conf or die "$conf: $!\n";
     print {$out} 'pid ', $folder->dirname, "/nginx.pid;\nevents {}\n",
-                 defined $user ? "keeper_test_user $user;\n" : '',
-                 "keeper_test_path \"$path\";\n";
+                 defined $user ? "test_user $user;\n" : '',
+                 "test_path \"$path\";\n";
     close $out;
 
     my $said = qx{ASAN_OPTIONS=detect_leaks=0 $KeeperTest::binary \\

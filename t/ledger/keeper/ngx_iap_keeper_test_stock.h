@@ -11,6 +11,7 @@
 #define NGX_IAP_KEEPER_TEST_STOCK_H
 
 #include "ngx_iap_stock.h"
+#include "ngx_iap_test_ledger.h"
 
 
 /* NULL: it is none of these */

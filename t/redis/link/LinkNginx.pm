@@ -1,7 +1,7 @@
 package LinkNginx;
 
 # An nginx whose only work is one link, driven line by line: see
-# ngx_iap_link_test_module.c for what can be said to it.
+# ngx_iap_link_test.c for what can be said to it.
 #
 #   my $nginx = LinkNginx->new(binary => $file, node => '127.0.0.1:6379',
 #                              timeout => '200ms', use => 'poll');
@@ -10,7 +10,8 @@ package LinkNginx;
 #   my @complaints = $nginx->end;       # of its log, and of how it ended
 #
 # Further options are `use` (of events), `connections` of a worker, `level` of
-# the log, `master` (process), `shutdown` (how long it may take), and what the directives "link_test_..." take.
+# the log, `master` (process), `shutdown` (how long it may take), and what the
+# directives "test_..." take.
 
 use strict;
 use warnings;
@@ -235,8 +236,6 @@ sub _start {
 
 # The directives of the test module, which one of another kind has others of
 
-sub prefix { return 'link_test' }
-
 sub options {
     return qw(node timeout waiting user password db resolver tls tls_name);
 }
@@ -244,13 +243,12 @@ sub options {
 
 sub _write_conf {
     my ($self, $control) = @_;
-    my $prefix = $self->prefix;
     my $directives = '';
 
     foreach my $name ($self->options) {
         my $value = $self->{$name};
 
-        $directives .= "${prefix}_$name \"$_\";\n"
+        $directives .= "test_$name \"$_\";\n"
             foreach grep { defined } ref $value ? @$value : $value;
     }
 
@@ -262,7 +260,7 @@ worker_shutdown_timeout $self->{shutdown};
 pid             @{[ $self->file('nginx.pid') ]};
 lock_file       @{[ $self->file('nginx.lock') ]};
 error_log       @{[ $self->file('error.log') ]} $self->{level};
-${prefix}_control $control;
+test_control $control;
 $directives
 events {
     use                 $self->{use};

@@ -23,7 +23,8 @@ cd "$build"
 stale() {
     local path
 
-    for path in "$addon/config" "$root"/src/{core,event} "$root"/lua{,/*.lua}; do
+    for path in "$addon/config" "$root"/t/frame{,/config*} \
+                "$root"/src/{core,event} "$root"/lua{,/*.lua}; do
         [ objs/Makefile -nt "$path" ] || return 0
     done
 

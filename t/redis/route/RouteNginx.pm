@@ -1,6 +1,6 @@
 package RouteNginx;
 
-# An nginx whose only work is one store: see ngx_iap_route_test_module.c.
+# An nginx whose only work is one store: see ngx_iap_route_test.c.
 #
 #   my $nginx = RouteNginx->new(binary => $file, mode => 'cluster',
 #                               node => ['127.0.0.1:6379', ...]);
@@ -19,7 +19,6 @@ use parent -norequire, 'LinkNginx';
 my $id = 0;
 
 
-sub prefix  { return 'route_test' }
 sub options { return qw(mode node master_name timeout password resolver) }
 
 

@@ -1,7 +1,7 @@
 package StockNginx;
 
 # An nginx whose only work is a ledger in Redis, with a file as its spool and
-# journal: see ngx_iap_stock_test_module.c.
+# journal: see ngx_iap_stock_test.c.
 #
 #   my $nginx = StockNginx->new(binary => $file, mode => 'single',
 #                               node => ['127.0.0.1:6379'], path => $path);
@@ -16,8 +16,6 @@ use parent -norequire, 'LinkNginx';
 
 my $id = 0;
 
-
-sub prefix  { return 'stock_test' }
 
 sub options {
     return qw(mode node master_name timeout password resolver watch

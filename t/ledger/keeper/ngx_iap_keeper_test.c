@@ -1,7 +1,6 @@
 /*
- * A ledger in a file, driven over a socket that the test has opened and nginx
- * has inherited.  A line in, lines out; each operation ends with
- * "done ID RESULT WORD...":
+ * A ledger in a file.  A line in, lines out (see ngx_iap_test.h); each
+ * operation ends with "done ID RESULT WORD...":
  *
  *     put ID USER NUMBER       the number is the key, and makes the ticket
  *     find ID NUMBER           STATUS
@@ -18,35 +17,23 @@
  *     nothing ID               "done ID nothing", for what came before
  *
  * and those of ngx_iap_keeper_test_stock.c.
- *
- * When the test closes the socket nginx ends.
  */
 
-#include <ngx_config.h>
-#include <ngx_core.h>
-#include <ngx_event.h>
-
-#include "ngx_iap_file.h"
 #include "ngx_iap_keeper_test_stock.h"
 
 
 #define NGX_IAP_KEEPER_TEST_LINE   4096
-#define NGX_IAP_KEEPER_TEST_WORDS  16
 #define NGX_IAP_KEEPER_TEST_TAKEN  NGX_IAP_LEDGER_BATCH
 
 
 typedef struct {
     ngx_iap_file_conf_t   file;
-    ngx_int_t             control;
     ngx_int_t             user;
 } ngx_iap_keeper_test_conf_t;
 
 
-/* of those that are not told of, the process frees it at its end */
-
 typedef struct {
-    ngx_queue_t           queue;
-    ngx_int_t             id;
+    ngx_iap_test_ask_t    ask;
     ngx_uint_t            burst;
     ngx_uint_t            judge;
     uint64_t              session;
@@ -56,15 +43,13 @@ typedef struct {
 } ngx_iap_keeper_test_ask_t;
 
 
-static void *ngx_iap_keeper_test_create_conf(ngx_cycle_t *cycle);
+static ngx_int_t ngx_iap_keeper_test_init_conf(ngx_cycle_t *cycle,
+    void *conf);
 static char *ngx_iap_keeper_test_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-static ngx_int_t ngx_iap_keeper_test_init_process(ngx_cycle_t *cycle);
-static void ngx_iap_keeper_test_exit_process(ngx_cycle_t *cycle);
-static void ngx_iap_keeper_test_control(ngx_event_t *rev);
-static void ngx_iap_keeper_test_line(u_char *line);
-static ngx_iap_keeper_test_ask_t *ngx_iap_keeper_test_ask(void);
-static void ngx_iap_keeper_test_free(ngx_iap_keeper_test_ask_t *ask);
+static ngx_int_t ngx_iap_keeper_test_init(ngx_cycle_t *cycle, void *conf);
+static void ngx_iap_keeper_test_end(void);
+static ngx_int_t ngx_iap_keeper_test_line(ngx_uint_t n, char **words);
 static void *ngx_iap_keeper_test_op(ngx_iap_ledger_kind_e kind, size_t size,
     ngx_iap_keeper_test_ask_t *ask);
 static void ngx_iap_keeper_test_ticket(u_char *ticket, uint64_t number);
@@ -81,14 +66,10 @@ static ngx_uint_t ngx_iap_keeper_test_judged(ngx_iap_keeper_test_ask_t *ask,
     ngx_iap_ledger_op_t *op);
 static void ngx_iap_keeper_test_bursting(ngx_iap_keeper_test_ask_t *ask,
     ngx_iap_ledger_result_e result);
-static void ngx_iap_keeper_test_say(const char *fmt, ...);
 
 
 static ngx_iap_ledger_t    *ngx_iap_keeper_test_ledger;
-static ngx_connection_t    *ngx_iap_keeper_test_connection;
-static ngx_uint_t           ngx_iap_keeper_test_submitting;
 static uint64_t             ngx_iap_keeper_test_leaving;
-static ngx_queue_t          ngx_iap_keeper_test_asks;
 static ngx_uint_t           ngx_iap_keeper_test_ntaken;
 static ngx_iap_entry_t      ngx_iap_keeper_test_taken
                                 [NGX_IAP_KEEPER_TEST_TAKEN];
@@ -104,22 +85,13 @@ static struct {
 
 static ngx_str_t  ngx_iap_keeper_test_queue = ngx_string("q");
 
-static const char  *ngx_iap_keeper_test_results[] = {
-    "ok", "duplicate", "full", "none", "late", "failed"
-};
-
 
 #define NGX_IAP_KEEPER_TEST_OPTION(name, set, field)                          \
-    { ngx_string("keeper_test_" name),                                        \
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,                           \
-      set,                                                                    \
-      0,                                                                      \
-      offsetof(ngx_iap_keeper_test_conf_t, field),                            \
-      NULL }
+    NGX_IAP_TEST_OPTION(name, set, ngx_iap_keeper_test_conf_t, field)
 
-static ngx_command_t  ngx_iap_keeper_test_commands[] = {
+ngx_command_t  ngx_iap_test_commands[] = {
 
-    NGX_IAP_KEEPER_TEST_OPTION("control", ngx_conf_set_num_slot, control),
+    NGX_IAP_TEST_CONTROL,
     NGX_IAP_KEEPER_TEST_OPTION("user", ngx_conf_set_num_slot, user),
     NGX_IAP_KEEPER_TEST_OPTION("timeout", ngx_conf_set_msec_slot,
                                file.timeout),
@@ -129,44 +101,25 @@ static ngx_command_t  ngx_iap_keeper_test_commands[] = {
 };
 
 
-static ngx_core_module_t  ngx_iap_keeper_test_module_ctx = {
-    ngx_string("keeper_test"),
-    ngx_iap_keeper_test_create_conf,
-    NULL
+ngx_iap_test_t  ngx_iap_test = {
+    sizeof(ngx_iap_keeper_test_conf_t),
+    ngx_iap_keeper_test_init_conf,
+    ngx_iap_keeper_test_init,
+    ngx_iap_keeper_test_end,
+    ngx_iap_keeper_test_line,
+    1
 };
 
 
-ngx_module_t  ngx_iap_keeper_test_module = {
-    NGX_MODULE_V1,
-    &ngx_iap_keeper_test_module_ctx,       /* module context */
-    ngx_iap_keeper_test_commands,          /* module directives */
-    NGX_CORE_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    ngx_iap_keeper_test_init_process,      /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    ngx_iap_keeper_test_exit_process,      /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
-};
-
-
-static void *
-ngx_iap_keeper_test_create_conf(ngx_cycle_t *cycle)
+static ngx_int_t
+ngx_iap_keeper_test_init_conf(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_iap_keeper_test_conf_t  *conf;
+    ngx_iap_keeper_test_conf_t *tcf = conf;
 
-    conf = ngx_pcalloc(cycle->pool, sizeof(ngx_iap_keeper_test_conf_t));
-    if (conf == NULL) {
-        return NULL;
-    }
+    tcf->user = NGX_CONF_UNSET;
+    tcf->file.timeout = NGX_CONF_UNSET_MSEC;
 
-    conf->control = NGX_CONF_UNSET;
-    conf->user = NGX_CONF_UNSET;
-    conf->file.timeout = NGX_CONF_UNSET_MSEC;
-
-    return conf;
+    return NGX_OK;
 }
 
 
@@ -175,73 +128,30 @@ ngx_iap_keeper_test_create_conf(ngx_cycle_t *cycle)
 static char *
 ngx_iap_keeper_test_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_iap_keeper_test_conf_t  *tcf = conf;
+    ngx_iap_keeper_test_conf_t *tcf = conf;
 
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-    tcf->file.path = value[1];
-    tcf->file.pool = ngx_thread_pool_add(cf, NULL);
-
-    if (tcf->file.pool == NULL
-        || ngx_iap_file_check(cf, &tcf->file,
-                              tcf->user == NGX_CONF_UNSET
-                              ? (ngx_uid_t) NGX_CONF_UNSET_UINT
-                              : (ngx_uid_t) tcf->user)
-           != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
+    return ngx_iap_test_path(cf, &tcf->file, tcf->user);
 }
 
 
 static ngx_int_t
-ngx_iap_keeper_test_init_process(ngx_cycle_t *cycle)
+ngx_iap_keeper_test_init(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_connection_t            *c;
-    ngx_iap_keeper_test_conf_t  *conf;
+    ngx_iap_keeper_test_conf_t *tcf = conf;
 
-    conf = (ngx_iap_keeper_test_conf_t *)
-               ngx_get_conf(cycle->conf_ctx, ngx_iap_keeper_test_module);
+    ngx_conf_init_msec_value(tcf->file.timeout, 2000);
 
-    if (conf->control == NGX_CONF_UNSET) {
-        return NGX_OK;
-    }
-
-    ngx_conf_init_msec_value(conf->file.timeout, 2000);
-    ngx_queue_init(&ngx_iap_keeper_test_asks);
-
-    ngx_iap_keeper_test_ledger = ngx_iap_file_create(&conf->file, NULL,
+    ngx_iap_keeper_test_ledger = ngx_iap_file_create(&tcf->file, NULL,
                                                      cycle->log);
-    c = ngx_get_connection(conf->control, cycle->log);
 
-    if (ngx_iap_keeper_test_ledger == NULL || c == NULL
-        || ngx_nonblocking(conf->control) == -1)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_iap_keeper_test_connection = c;
-
-    c->read->handler = ngx_iap_keeper_test_control;
-    c->read->log = cycle->log;
-    c->read->channel = 1;
-    c->write->log = cycle->log;
-
-    return ngx_add_event(c->read, NGX_READ_EVENT, 0);
+    return ngx_iap_keeper_test_ledger ? NGX_OK : NGX_ERROR;
 }
 
 
 static void
-ngx_iap_keeper_test_exit_process(ngx_cycle_t *cycle)
+ngx_iap_keeper_test_end(void)
 {
     ngx_iap_ledger_session_t  *back;
-
-    if (ngx_iap_keeper_test_ledger == NULL) {
-        return;
-    }
 
     if (ngx_iap_keeper_test_leaving != 0) {
         back = ngx_iap_keeper_test_op(NGX_IAP_LEDGER_HAND_BACK,
@@ -252,60 +162,14 @@ ngx_iap_keeper_test_exit_process(ngx_cycle_t *cycle)
         ngx_iap_ledger_submit(ngx_iap_keeper_test_ledger, &back->op);
     }
 
-    ngx_iap_ledger_destroy(ngx_iap_keeper_test_ledger);
-
-    while (!ngx_queue_empty(&ngx_iap_keeper_test_asks)) {
-        ngx_iap_keeper_test_free(ngx_queue_data(
-                              ngx_queue_head(&ngx_iap_keeper_test_asks),
-                              ngx_iap_keeper_test_ask_t, queue));
-    }
+    ngx_iap_test_ledger_end(ngx_iap_keeper_test_ledger);
 }
 
 
-static void
-ngx_iap_keeper_test_control(ngx_event_t *rev)
+static ngx_int_t
+ngx_iap_keeper_test_line(ngx_uint_t n, char **words)
 {
-    u_char            *line, *end;
-    ssize_t            n;
-    ngx_connection_t  *c;
-
-    static u_char  buf[NGX_IAP_KEEPER_TEST_LINE];
-    static size_t  len;
-
-    c = rev->data;
-
-    n = recv(c->fd, buf + len, sizeof(buf) - 1 - len, 0);
-
-    if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
-        return;
-    }
-
-    if (n <= 0) {
-        (void) ngx_del_event(rev, NGX_READ_EVENT, 0);
-        ngx_quit = 1;
-        return;
-    }
-
-    len += (size_t) n;
-    buf[len] = '\0';
-    line = buf;
-
-    while ((end = (u_char *) ngx_strchr(line, '\n')) != NULL) {
-        *end = '\0';
-        ngx_iap_keeper_test_line(line);
-        line = end + 1;
-    }
-
-    len = (size_t) (buf + len - line);
-    ngx_memmove(buf, line, len);
-}
-
-
-static void
-ngx_iap_keeper_test_line(u_char *line)
-{
-    char                        *words[NGX_IAP_KEEPER_TEST_WORDS], *p;
-    ngx_uint_t                   i, n;
+    ngx_uint_t                   i;
     ngx_iap_ledger_op_t         *op;
     ngx_iap_ledger_find_t       *find;
     ngx_iap_ledger_count_t      *count;
@@ -313,34 +177,22 @@ ngx_iap_keeper_test_line(u_char *line)
     ngx_iap_ledger_session_t    *back;
     ngx_iap_keeper_test_ask_t   *ask;
 
-    n = 0;
-
-    for (p = strtok((char *) line, " ");
-         p != NULL && n < NGX_IAP_KEEPER_TEST_WORDS;
-         p = strtok(NULL, " "))
-    {
-        words[n++] = p;
-    }
-
     if (n < 2) {
-        ngx_iap_keeper_test_say("what?\n");
-        return;
+        return NGX_DECLINED;
     }
 
     if (ngx_strcmp(words[0], "leave") == 0) {
         ngx_iap_keeper_test_leaving = (uint64_t) atoi(words[1]);
-        return;
+        return NGX_OK;
     }
 
     if (ngx_strcmp(words[0], "nothing") == 0) {
-        ngx_iap_keeper_test_say("done %s nothing\n", words[1]);
-        return;
+        ngx_iap_test_say("done %s nothing", words[1]);
+        return NGX_OK;
     }
 
-    ask = ngx_iap_keeper_test_ask();
-    ask->id = atoi(words[1]);
+    ask = ngx_iap_test_ask(sizeof(*ask), atoi(words[1]));
     ask->session = n > 2 ? (uint64_t) atoi(words[2]) : 0;
-    ngx_iap_keeper_test_submitting = 1;
 
     if (ngx_strcmp(words[0], "put") == 0 && n == 4) {
         ngx_iap_keeper_test_put(ask, words[2], (uint64_t) atoi(words[3]));
@@ -392,13 +244,13 @@ ngx_iap_keeper_test_line(u_char *line)
     } else if (ngx_strcmp(words[0], "burst") == 0 && n == 3) {
         ngx_memzero(&ngx_iap_keeper_test_burst,
                     sizeof(ngx_iap_keeper_test_burst));
-        ngx_iap_keeper_test_burst.left = (ngx_uint_t) ask->id;
+        ngx_iap_keeper_test_burst.left = (ngx_uint_t) ask->ask.id;
         ngx_iap_keeper_test_burst.number = 1000000;
         n = (ngx_uint_t) ask->session;
-        ngx_iap_keeper_test_free(ask);
+        ngx_iap_test_forget(&ask->ask);
 
         for (i = 0; i < n; i++) {
-            ask = ngx_iap_keeper_test_ask();
+            ask = ngx_iap_test_ask(sizeof(*ask), 0);
             ask->burst = 1;
             ngx_iap_keeper_test_burst.left--;
             ngx_iap_keeper_test_burst.waiting++;
@@ -409,43 +261,17 @@ ngx_iap_keeper_test_line(u_char *line)
     } else {
         op = ngx_iap_keeper_test_stock(words, n);
 
-        if (op != NULL) {
-            op->data = ask;
-            op->done = ngx_iap_keeper_test_done;
-            ngx_iap_ledger_submit(ngx_iap_keeper_test_ledger, op);
-
-        } else {
-            ngx_iap_keeper_test_say("what?\n");
-            ngx_iap_keeper_test_free(ask);
+        if (op == NULL) {
+            ngx_iap_test_forget(&ask->ask);
+            return NGX_DECLINED;
         }
+
+        op->data = ask;
+        op->done = ngx_iap_keeper_test_done;
+        ngx_iap_ledger_submit(ngx_iap_keeper_test_ledger, op);
     }
 
-    ngx_iap_keeper_test_submitting = 0;
-}
-
-
-static ngx_iap_keeper_test_ask_t *
-ngx_iap_keeper_test_ask(void)
-{
-    ngx_iap_keeper_test_ask_t  *ask;
-
-    ask = ngx_calloc(sizeof(ngx_iap_keeper_test_ask_t), ngx_cycle->log);
-
-    if (ask == NULL) {
-        ngx_abort();
-    }
-
-    ngx_queue_insert_tail(&ngx_iap_keeper_test_asks, &ask->queue);
-
-    return ask;
-}
-
-
-static void
-ngx_iap_keeper_test_free(ngx_iap_keeper_test_ask_t *ask)
-{
-    ngx_queue_remove(&ask->queue);
-    ngx_free(ask);
+    return NGX_OK;
 }
 
 
@@ -453,18 +279,8 @@ static void *
 ngx_iap_keeper_test_op(ngx_iap_ledger_kind_e kind, size_t size,
     ngx_iap_keeper_test_ask_t *ask)
 {
-    ngx_iap_ledger_op_t  *op;
-
-    op = ngx_iap_ledger_op(kind, size, 64, ngx_cycle->log);
-
-    if (op == NULL) {
-        ngx_abort();
-    }
-
-    op->data = ask;
-    op->done = ask != NULL ? ngx_iap_keeper_test_done : NULL;
-
-    return op;
+    return ngx_iap_test_op(kind, size, 64, ask,
+                           ask ? ngx_iap_keeper_test_done : NULL);
 }
 
 
@@ -546,9 +362,7 @@ ngx_iap_keeper_test_done(ngx_iap_ledger_op_t *op)
 
     ask = op->data;
 
-    if (ngx_iap_keeper_test_submitting) {
-        ngx_iap_keeper_test_say("INSIDE\n");
-    }
+    ngx_iap_test_inside();
 
     if (ask->burst) {
         ngx_iap_keeper_test_bursting(ask, op->result);
@@ -562,9 +376,7 @@ ngx_iap_keeper_test_done(ngx_iap_ledger_op_t *op)
     p = ngx_iap_keeper_test_tell(op, buf, buf + sizeof(buf) - 1);
     *p = '\0';
 
-    ngx_iap_keeper_test_say("done %d %s%s\n", (int) ask->id,
-                            ngx_iap_keeper_test_results[op->result], buf);
-    ngx_iap_keeper_test_free(ask);
+    ngx_iap_test_told(op, buf);
 }
 
 
@@ -680,25 +492,10 @@ ngx_iap_keeper_test_bursting(ngx_iap_keeper_test_ask_t *ask,
         return;
     }
 
-    ngx_iap_keeper_test_free(ask);
+    ngx_iap_test_forget(&ask->ask);
 
     if (--ngx_iap_keeper_test_burst.waiting == 0) {
-        ngx_iap_keeper_test_say("burst %d %d %d\n", (int) results[0],
-                                (int) results[1], (int) results[2]);
+        ngx_iap_test_say("burst %ui %ui %ui", results[0], results[1],
+                         results[2]);
     }
-}
-
-
-static void
-ngx_iap_keeper_test_say(const char *fmt, ...)
-{
-    int      n;
-    char     buf[NGX_IAP_KEEPER_TEST_LINE + 64];
-    va_list  args;
-
-    va_start(args, fmt);
-    n = vsnprintf(buf, sizeof(buf), fmt, args);
-    va_end(args);
-
-    (void) !write(ngx_iap_keeper_test_connection->fd, buf, (size_t) n);
 }

@@ -1,7 +1,6 @@
 /*
- * Promo codes in a shared ledger, driven over a socket that the test has opened
- * and nginx has inherited.  A line in, lines out; each operation ends with
- * "done ID RESULT WORD...":
+ * Promo codes in a shared ledger.  A line in, lines out (see ngx_iap_test.h);
+ * each operation ends with "done ID RESULT WORD...":
  *
  *     reserve ID CODE USER NUMBER [LEASE [s|r [dry]]]      ANSWER STATUS MS
  *     unit ID CODE NUMBER EVENT [STATUS [TICKET [LEASE]]]  BEFORE AFTER
@@ -17,58 +16,34 @@
  *                              sold: RESERVED SOLD OTHER MS
  *
  * A NUMBER makes a token, and a TICKET; a reservation's USER may have "%" in it.
- * When the test closes the socket nginx ends.
  */
 
-#include <ngx_config.h>
-#include <ngx_core.h>
-#include <ngx_event.h>
-
-#include "ngx_iap_file.h"
 #include "ngx_iap_shared_private.h"
-
-
-#define NGX_IAP_STOCK_TEST_LINE   65536
-#define NGX_IAP_STOCK_TEST_WORDS  1024
+#include "ngx_iap_test_ledger.h"
+#include "ngx_iap_test_redis.h"
 
 
 typedef struct {
     ngx_iap_redis_conf_t  redis;
     ngx_iap_file_conf_t   file;
-    ngx_int_t             control;
     ngx_int_t             watch;
-    ngx_str_t             mode;
 } ngx_iap_stock_test_conf_t;
 
 
-/* an operation, or those of "many" */
-
 typedef struct {
-    ngx_queue_t           queue;
-    ngx_int_t             id;
+    ngx_iap_test_ask_t    ask;
     ngx_msec_t            start;
-    ngx_uint_t            many;
 } ngx_iap_stock_test_ask_t;
 
 
-static void *ngx_iap_stock_test_create_conf(ngx_cycle_t *cycle);
-static char *ngx_iap_stock_test_node(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static char *ngx_iap_stock_test_resolver(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+static ngx_int_t ngx_iap_stock_test_init_conf(ngx_cycle_t *cycle, void *conf);
 static char *ngx_iap_stock_test_path(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-static ngx_int_t ngx_iap_stock_test_init_process(ngx_cycle_t *cycle);
-static ngx_int_t ngx_iap_stock_test_ledger_init(
-    ngx_iap_stock_test_conf_t *conf, ngx_log_t *log);
-static void ngx_iap_stock_test_exit_process(ngx_cycle_t *cycle);
-static void ngx_iap_stock_test_control(ngx_event_t *rev);
-static void ngx_iap_stock_test_line(u_char *line);
-static void ngx_iap_stock_test_begin(char **words, ngx_uint_t n,
-    ngx_iap_stock_test_ask_t *ask);
+static ngx_int_t ngx_iap_stock_test_init(ngx_cycle_t *cycle, void *conf);
+static void ngx_iap_stock_test_end(void);
+static ngx_int_t ngx_iap_stock_test_line(ngx_uint_t n, char **words);
 static void *ngx_iap_stock_test_op(ngx_iap_ledger_kind_e kind, size_t size,
     size_t extra, ngx_iap_stock_test_ask_t *ask);
-static void ngx_iap_stock_test_free(ngx_iap_stock_test_ask_t *ask);
 static void ngx_iap_stock_test_text(ngx_str_t *text, void *room,
     const char *word);
 static void ngx_iap_stock_test_token(u_char *token, const char *number);
@@ -91,14 +66,9 @@ static u_char *ngx_iap_stock_test_tell(ngx_iap_ledger_op_t *op, u_char *p,
     u_char *last);
 static u_char *ngx_iap_stock_test_code(ngx_iap_code_t *code, u_char *p,
     u_char *last);
-static void ngx_iap_stock_test_say(const char *fmt, ...);
 
 
 static ngx_iap_ledger_t  *ngx_iap_stock_test_ledger;
-static ngx_connection_t  *ngx_iap_stock_test_connection;
-static ngx_iap_zone_t     ngx_iap_stock_test_zone;
-static ngx_queue_t        ngx_iap_stock_test_asks;
-static ngx_uint_t         ngx_iap_stock_test_submitting;
 
 static struct {
     ngx_int_t   id;
@@ -111,10 +81,6 @@ static struct {
     ngx_uint_t  other;
     char        code[IAP_CODE_MAX + 1];
 } ngx_iap_stock_test_run;
-
-static const char  *ngx_iap_stock_test_results[] = {
-    "ok", "duplicate", "full", "none", "late", "failed"
-};
 
 static const char  *ngx_iap_stock_test_answers[] = {
     "reserved", "gone", "none_free", "closed", "unknown", "in_progress",
@@ -135,27 +101,12 @@ static const char  *ngx_iap_stock_test_whys[] = {
 
 
 #define NGX_IAP_STOCK_TEST_OPTION(name, set, field)                           \
-    { ngx_string("stock_test_" name),                                         \
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,                           \
-      set,                                                                    \
-      0,                                                                      \
-      offsetof(ngx_iap_stock_test_conf_t, field),                             \
-      NULL }
+    NGX_IAP_TEST_OPTION(name, set, ngx_iap_stock_test_conf_t, field)
 
+ngx_command_t  ngx_iap_test_commands[] = {
 
-static ngx_command_t  ngx_iap_stock_test_commands[] = {
-
-    NGX_IAP_STOCK_TEST_OPTION("control", ngx_conf_set_num_slot, control),
-    NGX_IAP_STOCK_TEST_OPTION("mode", ngx_conf_set_str_slot, mode),
-    NGX_IAP_STOCK_TEST_OPTION("master_name", ngx_conf_set_str_slot,
-                              redis.master),
-    NGX_IAP_STOCK_TEST_OPTION("node", ngx_iap_stock_test_node, redis.nodes),
-    NGX_IAP_STOCK_TEST_OPTION("resolver", ngx_iap_stock_test_resolver,
-                              redis.link.resolver),
-    NGX_IAP_STOCK_TEST_OPTION("timeout", ngx_conf_set_msec_slot,
-                              redis.link.timeout),
-    NGX_IAP_STOCK_TEST_OPTION("password", ngx_conf_set_str_slot,
-                              redis.link.password),
+    NGX_IAP_TEST_CONTROL,
+    NGX_IAP_TEST_REDIS_OPTIONS(ngx_iap_stock_test_conf_t),
     NGX_IAP_STOCK_TEST_OPTION("watch", ngx_conf_set_num_slot, watch),
     NGX_IAP_STOCK_TEST_OPTION("file_timeout", ngx_conf_set_msec_slot,
                               file.timeout),
@@ -165,205 +116,64 @@ static ngx_command_t  ngx_iap_stock_test_commands[] = {
 };
 
 
-static ngx_core_module_t  ngx_iap_stock_test_module_ctx = {
-    ngx_string("stock_test"),
-    ngx_iap_stock_test_create_conf,
-    NULL
+ngx_iap_test_t  ngx_iap_test = {
+    sizeof(ngx_iap_stock_test_conf_t),
+    ngx_iap_stock_test_init_conf,
+    ngx_iap_stock_test_init,
+    ngx_iap_stock_test_end,
+    ngx_iap_stock_test_line,
+    1
 };
 
 
-ngx_module_t  ngx_iap_stock_test_module = {
-    NGX_MODULE_V1,
-    &ngx_iap_stock_test_module_ctx,        /* module context */
-    ngx_iap_stock_test_commands,           /* module directives */
-    NGX_CORE_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    ngx_iap_stock_test_init_process,       /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    ngx_iap_stock_test_exit_process,       /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
-};
-
-
-static void *
-ngx_iap_stock_test_create_conf(ngx_cycle_t *cycle)
+static ngx_int_t
+ngx_iap_stock_test_init_conf(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_iap_stock_test_conf_t  *conf;
+    ngx_iap_stock_test_conf_t *tcf = conf;
 
-    conf = ngx_pcalloc(cycle->pool, sizeof(ngx_iap_stock_test_conf_t));
+    tcf->watch = NGX_CONF_UNSET;
+    tcf->file.timeout = NGX_CONF_UNSET_MSEC;
 
-    if (conf == NULL
-        || ngx_array_init(&conf->redis.nodes, cycle->pool, 4,
-                          sizeof(ngx_iap_node_t))
-           != NGX_OK)
-    {
-        return NULL;
-    }
-
-    conf->control = NGX_CONF_UNSET;
-    conf->watch = NGX_CONF_UNSET;
-    conf->redis.link.timeout = NGX_CONF_UNSET_MSEC;
-    conf->file.timeout = NGX_CONF_UNSET_MSEC;
-
-    return conf;
-}
-
-
-static char *
-ngx_iap_stock_test_node(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_iap_stock_test_conf_t  *tcf = conf;
-
-    ngx_str_t       *value;
-    ngx_url_t        u;
-    ngx_iap_node_t  *node;
-
-    value = cf->args->elts;
-
-    ngx_memzero(&u, sizeof(ngx_url_t));
-    u.url = value[1];
-    u.default_port = 6379;
-    u.no_resolve = 1;
-
-    node = ngx_array_push(&tcf->redis.nodes);
-
-    if (node == NULL || ngx_parse_url(cf->pool, &u) != NGX_OK) {
-        return u.err ? u.err : NGX_CONF_ERROR;
-    }
-
-    ngx_memzero(node, sizeof(ngx_iap_node_t));
-
-    node->name = value[1];
-    node->host = u.host;
-    node->port = u.port;
-
-    if (u.naddrs) {
-        node->sockaddr = u.addrs[0].sockaddr;
-        node->socklen = u.addrs[0].socklen;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_iap_stock_test_resolver(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_iap_stock_test_conf_t  *tcf = conf;
-
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    tcf->redis.link.resolver_timeout = 2000;
-    tcf->redis.link.resolver = ngx_resolver_create(cf, &value[1], 1);
-
-    return tcf->redis.link.resolver ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return ngx_iap_test_redis_init_conf(cycle, conf);
 }
 
 
 static char *
 ngx_iap_stock_test_path(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_iap_stock_test_conf_t  *tcf = conf;
+    ngx_iap_stock_test_conf_t *tcf = conf;
 
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-    tcf->file.path = value[1];
-    tcf->file.pool = ngx_thread_pool_add(cf, NULL);
-
-    if (tcf->file.pool == NULL
-        || ngx_iap_file_check(cf, &tcf->file, (ngx_uid_t) NGX_CONF_UNSET_UINT)
-           != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
+    return ngx_iap_test_path(cf, &tcf->file, -1);
 }
 
 
 static ngx_int_t
-ngx_iap_stock_test_init_process(ngx_cycle_t *cycle)
+ngx_iap_stock_test_init(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_connection_t           *c;
-    ngx_iap_stock_test_conf_t  *conf;
+    ngx_iap_stock_test_conf_t *tcf = conf;
 
-    conf = (ngx_iap_stock_test_conf_t *)
-               ngx_get_conf(cycle->conf_ctx, ngx_iap_stock_test_module);
+    ngx_array_t        none;
+    ngx_iap_zone_t    *zone;
+    ngx_iap_ledger_t  *file;
 
-    if (conf->control == NGX_CONF_UNSET) {
-        return NGX_OK;
-    }
-
-    ngx_queue_init(&ngx_iap_stock_test_asks);
-
-    c = ngx_get_connection(conf->control, cycle->log);
-
-    if (c == NULL
-        || ngx_iap_stock_test_ledger_init(conf, cycle->log) != NGX_OK
-        || ngx_nonblocking(conf->control) == -1)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_iap_stock_test_connection = c;
-
-    c->read->handler = ngx_iap_stock_test_control;
-    c->read->log = cycle->log;
-    c->read->channel = 1;
-    c->write->log = cycle->log;
-
-    return ngx_add_event(c->read, NGX_READ_EVENT, 0);
-}
-
-
-static ngx_int_t
-ngx_iap_stock_test_ledger_init(ngx_iap_stock_test_conf_t *conf,
-    ngx_log_t *log)
-{
-    ngx_array_t           none;
-    ngx_iap_ledger_t     *file;
-    ngx_iap_redis_mode_e  mode;
-
-    ngx_conf_init_msec_value(conf->redis.link.timeout, 500);
-    ngx_conf_init_msec_value(conf->file.timeout, 2000);
-    conf->redis.sentinel = conf->redis.link;
-    ngx_str_set(&conf->redis.prefix, "t");
-
-    for (mode = NGX_IAP_REDIS_SINGLE;
-         ngx_strcmp(ngx_iap_redis_mode_name(mode), conf->mode.data) != 0;
-         mode++)
-    { /* void */ }
-
-    conf->redis.mode = mode;
-
-    /* of the zone, the ledger needs only this */
-
-    ngx_iap_stock_test_zone.head = ngx_calloc(sizeof(ngx_iap_zone_head_t),
-                                              log);
+    ngx_conf_init_msec_value(tcf->file.timeout, 2000);
     ngx_memzero(&none, sizeof(ngx_array_t));
 
-    ngx_iap_scripts_init();
+    zone = ngx_iap_test_redis_init(&tcf->redis, 500, cycle->log);
+    file = ngx_iap_file_create(&tcf->file, NULL, cycle->log);
 
-    file = ngx_iap_file_create(&conf->file, NULL, log);
-    if (file == NULL || ngx_iap_stock_test_zone.head == NULL) {
+    if (zone == NULL || file == NULL) {
         return NGX_ERROR;
     }
 
     ngx_iap_stock_test_ledger =
-        ngx_iap_shared_ledger_create(&conf->redis, NGX_IAP_DURABILITY_MEMORY,
-                                     file, &none, &ngx_iap_stock_test_zone,
-                                     log);
+        ngx_iap_shared_ledger_create(&tcf->redis, NGX_IAP_DURABILITY_MEMORY,
+                                     file, &none, zone, cycle->log);
     if (ngx_iap_stock_test_ledger == NULL) {
         return NGX_ERROR;
     }
 
-    if (conf->watch == 1) {
+    if (tcf->watch == 1) {
         ngx_iap_shared_ledger_stock(ngx_iap_stock_test_ledger);
     }
 
@@ -372,111 +182,29 @@ ngx_iap_stock_test_ledger_init(ngx_iap_stock_test_conf_t *conf,
 
 
 static void
-ngx_iap_stock_test_exit_process(ngx_cycle_t *cycle)
+ngx_iap_stock_test_end(void)
 {
-    if (ngx_iap_stock_test_ledger == NULL) {
-        return;
-    }
-
-    ngx_iap_ledger_destroy(ngx_iap_stock_test_ledger);
-
-    while (!ngx_queue_empty(&ngx_iap_stock_test_asks)) {
-        ngx_iap_stock_test_free(ngx_queue_data(
-                              ngx_queue_head(&ngx_iap_stock_test_asks),
-                              ngx_iap_stock_test_ask_t, queue));
-    }
-
-    ngx_free(ngx_iap_stock_test_zone.head);
+    ngx_iap_test_ledger_end(ngx_iap_stock_test_ledger);
+    ngx_iap_test_redis_end();
 }
 
 
-static void
-ngx_iap_stock_test_control(ngx_event_t *rev)
+static ngx_int_t
+ngx_iap_stock_test_line(ngx_uint_t n, char **words)
 {
-    u_char            *line, *end;
-    ssize_t            n;
-    ngx_connection_t  *c;
-
-    static u_char  buf[NGX_IAP_STOCK_TEST_LINE];
-    static size_t  len;
-
-    c = rev->data;
-
-    n = recv(c->fd, buf + len, sizeof(buf) - 1 - len, 0);
-
-    if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
-        return;
-    }
-
-    if (n <= 0) {
-        (void) ngx_del_event(rev, NGX_READ_EVENT, 0);
-        ngx_quit = 1;
-        return;
-    }
-
-    len += (size_t) n;
-    buf[len] = '\0';
-    line = buf;
-
-    while ((end = (u_char *) ngx_strchr(line, '\n')) != NULL) {
-        *end = '\0';
-        ngx_iap_stock_test_line(line);
-        line = end + 1;
-    }
-
-    len = (size_t) (buf + len - line);
-    ngx_memmove(buf, line, len);
-}
-
-
-static void
-ngx_iap_stock_test_line(u_char *line)
-{
-    char                      *p;
-    ngx_uint_t                 n;
+    ngx_uint_t                 i;
+    ngx_iap_notes_t           *notes;
+    ngx_iap_stock_read_t      *read;
+    ngx_iap_stock_list_t      *list;
+    ngx_iap_stock_audit_t     *audit;
     ngx_iap_stock_test_ask_t  *ask;
 
-    static char  *words[NGX_IAP_STOCK_TEST_WORDS];
-
-    n = 0;
-
-    for (p = strtok((char *) line, " ");
-         p != NULL && n < NGX_IAP_STOCK_TEST_WORDS;
-         p = strtok(NULL, " "))
-    {
-        words[n++] = p;
-    }
-
     if (n < 2) {
-        ngx_iap_stock_test_say("what?\n");
-        return;
+        return NGX_DECLINED;
     }
 
-    ask = ngx_calloc(sizeof(ngx_iap_stock_test_ask_t), ngx_cycle->log);
-
-    if (ask == NULL) {
-        ngx_abort();
-    }
-
-    ngx_queue_insert_tail(&ngx_iap_stock_test_asks, &ask->queue);
-    ask->id = atoi(words[1]);
+    ask = ngx_iap_test_ask(sizeof(*ask), atoi(words[1]));
     ask->start = ngx_current_msec;
-
-    ngx_iap_stock_test_submitting = 1;
-    ngx_iap_stock_test_begin(words, n, ask);
-    ngx_iap_stock_test_submitting = 0;
-}
-
-
-static void
-ngx_iap_stock_test_begin(char **words, ngx_uint_t n,
-    ngx_iap_stock_test_ask_t *ask)
-{
-    ngx_uint_t              i;
-    ngx_iap_notes_t        *notes;
-    ngx_iap_stock_read_t   *read;
-    ngx_iap_stock_list_t   *list;
-    ngx_iap_stock_audit_t  *audit;
 
     if (ngx_strcmp(words[0], "reserve") == 0 && n >= 5) {
         ngx_iap_stock_test_reserve(ask, words, n);
@@ -520,12 +248,12 @@ ngx_iap_stock_test_begin(char **words, ngx_uint_t n,
 
     } else if (ngx_strcmp(words[0], "many") == 0 && n == 5) {
         ngx_memzero(&ngx_iap_stock_test_run, sizeof(ngx_iap_stock_test_run));
-        ngx_iap_stock_test_run.id = ask->id;
+        ngx_iap_stock_test_run.id = ask->ask.id;
         ngx_iap_stock_test_run.start = ask->start;
         ngx_iap_stock_test_run.n = (ngx_uint_t) atoi(words[2]);
         (void) ngx_cpystrn((u_char *) ngx_iap_stock_test_run.code,
                            (u_char *) words[4], IAP_CODE_MAX);
-        ngx_iap_stock_test_free(ask);
+        ngx_iap_test_forget(&ask->ask);
 
         n = (ngx_uint_t) atoi(words[3]);
 
@@ -535,9 +263,11 @@ ngx_iap_stock_test_begin(char **words, ngx_uint_t n,
         }
 
     } else {
-        ngx_iap_stock_test_say("what?\n");
-        ngx_iap_stock_test_free(ask);
+        ngx_iap_test_forget(&ask->ask);
+        return NGX_DECLINED;
     }
+
+    return NGX_OK;
 }
 
 
@@ -545,26 +275,7 @@ static void *
 ngx_iap_stock_test_op(ngx_iap_ledger_kind_e kind, size_t size, size_t extra,
     ngx_iap_stock_test_ask_t *ask)
 {
-    ngx_iap_ledger_op_t  *op;
-
-    op = ngx_iap_ledger_op(kind, size, extra, ngx_cycle->log);
-
-    if (op == NULL) {
-        ngx_abort();
-    }
-
-    op->data = ask;
-    op->done = ngx_iap_stock_test_done;
-
-    return op;
-}
-
-
-static void
-ngx_iap_stock_test_free(ngx_iap_stock_test_ask_t *ask)
-{
-    ngx_queue_remove(&ask->queue);
-    ngx_free(ask);
+    return ngx_iap_test_op(kind, size, extra, ask, ngx_iap_stock_test_done);
 }
 
 
@@ -806,13 +517,13 @@ ngx_iap_stock_test_many_done(ngx_iap_ledger_op_t *op)
     }
 
     if (--ngx_iap_stock_test_run.waiting == 0) {
-        ngx_iap_stock_test_say("done %d many %d %d %d %d\n",
-                               (int) ngx_iap_stock_test_run.id,
-                               (int) ngx_iap_stock_test_run.reserved,
-                               (int) ngx_iap_stock_test_run.sold,
-                               (int) ngx_iap_stock_test_run.other,
-                               (int) (ngx_current_msec
-                                      - ngx_iap_stock_test_run.start));
+        ngx_iap_test_say("done %i many %ui %ui %ui %M",
+                         ngx_iap_stock_test_run.id,
+                         ngx_iap_stock_test_run.reserved,
+                         ngx_iap_stock_test_run.sold,
+                         ngx_iap_stock_test_run.other,
+                         ngx_current_msec
+                         - ngx_iap_stock_test_run.start);
     }
 }
 
@@ -820,23 +531,16 @@ ngx_iap_stock_test_many_done(ngx_iap_ledger_op_t *op)
 static void
 ngx_iap_stock_test_done(ngx_iap_ledger_op_t *op)
 {
-    u_char                    *p;
-    ngx_iap_stock_test_ask_t  *ask;
+    u_char  *p;
 
-    static u_char  buf[NGX_IAP_STOCK_TEST_LINE];
+    static u_char  buf[NGX_IAP_TEST_LINE];
 
-    ask = op->data;
-
-    if (ngx_iap_stock_test_submitting) {
-        ngx_iap_stock_test_say("INSIDE\n");
-    }
+    ngx_iap_test_inside();
 
     p = ngx_iap_stock_test_tell(op, buf, buf + sizeof(buf) - 1);
     *p = '\0';
 
-    ngx_iap_stock_test_say("done %d %s%s\n", (int) ask->id,
-                           ngx_iap_stock_test_results[op->result], buf);
-    ngx_iap_stock_test_free(ask);
+    ngx_iap_test_told(op, buf);
 }
 
 
@@ -942,34 +646,4 @@ ngx_iap_stock_test_code(ngx_iap_code_t *code, u_char *p, u_char *last)
                         code->sold, code->reserved, code->difference,
                         code->oversold, code->expires,
                         (ngx_uint_t) code->closed);
-}
-
-
-static void
-ngx_iap_stock_test_say(const char *fmt, ...)
-{
-    int      n, sent;
-    va_list  args;
-
-    static char  buf[NGX_IAP_STOCK_TEST_LINE + 64];
-
-    va_start(args, fmt);
-    n = vsnprintf(buf, sizeof(buf), fmt, args);
-    va_end(args);
-
-    /* the test reads all of it */
-
-    for (sent = 0; sent < n; /* void */) {
-        ssize_t  wrote;
-
-        wrote = write(ngx_iap_stock_test_connection->fd, buf + sent,
-                      (size_t) (n - sent));
-
-        if (wrote > 0) {
-            sent += (int) wrote;
-
-        } else if (wrote == -1 && ngx_errno != NGX_EAGAIN) {
-            return;
-        }
-    }
 }

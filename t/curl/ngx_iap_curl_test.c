@@ -1,6 +1,5 @@
 /*
- * Calls through libcurl, driven over a socket that the test has opened and
- * nginx has inherited.  A line in, lines out:
+ * Calls through libcurl.  A line in, lines out (see ngx_iap_test.h):
  *
  *     send ID METHOD URL WORD...   "start ID" when it is about to be sent,
  *                                  later "done ID TRANSPORT STATUS MS LEN CRC
@@ -15,8 +14,6 @@
  *     stat                         "stat FREE_CONNECTIONS TRANSFERS"
  *     lag                          "lag MS": how late the latest timers were
  *                                  since this was last asked
- *     take, give                   takes all of nginx's connections, gives
- *                                  them back
  *     destroy                      in place of the process's end
  *
  * WORDs: data=TEXT or body=LEN, header=Name:value ("%20" is a blank),
@@ -29,23 +26,18 @@
  * not exist.
  */
 
-#include <ngx_config.h>
-#include <ngx_core.h>
-#include <ngx_event.h>
-#include <ngx_thread_pool.h>
-
 #include "ngx_iap_curl.h"
+#include "ngx_iap_test.h"
+
+#include <ngx_thread_pool.h>
 
 #include <dlfcn.h>
 
 
-#define NGX_IAP_CURL_TEST_LINE     65536
-#define NGX_IAP_CURL_TEST_WORDS    64
 #define NGX_IAP_CURL_TEST_HEADERS  16
 
 
 typedef struct {
-    ngx_int_t            control;
     ngx_int_t            limit;
     ngx_str_t            tls_ca;
     ngx_thread_pool_t   *pool;
@@ -73,14 +65,12 @@ typedef struct {
 } ngx_iap_curl_test_burst_t;
 
 
-static void *ngx_iap_curl_test_create_conf(ngx_cycle_t *cycle);
+static ngx_int_t ngx_iap_curl_test_init_conf(ngx_cycle_t *cycle, void *conf);
 static char *ngx_iap_curl_test_threads(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-static ngx_int_t ngx_iap_curl_test_init_process(ngx_cycle_t *cycle);
-static void ngx_iap_curl_test_exit_process(ngx_cycle_t *cycle);
-static void ngx_iap_curl_test_control(ngx_event_t *rev);
-static void ngx_iap_curl_test_line(u_char *line);
-static void ngx_iap_curl_test_other(ngx_uint_t n, char **words);
+static ngx_int_t ngx_iap_curl_test_init(ngx_cycle_t *cycle, void *conf);
+static void ngx_iap_curl_test_end(void);
+static ngx_int_t ngx_iap_curl_test_line(ngx_uint_t n, char **words);
 static void ngx_iap_curl_test_send(ngx_uint_t n, char **words);
 static void ngx_iap_curl_test_word(ngx_iap_curl_test_call_t *call, char *word);
 static ngx_iap_curl_test_call_t *ngx_iap_curl_test_call(const char *method,
@@ -92,15 +82,10 @@ static void ngx_iap_curl_test_cancel(ngx_int_t id);
 static void ngx_iap_curl_test_free(ngx_iap_curl_test_call_t *call);
 static void ngx_iap_curl_test_destroy(void);
 static void ngx_iap_curl_test_tick(ngx_event_t *ev);
-static void ngx_iap_curl_test_take(void);
-static void ngx_iap_curl_test_give(void);
 static ngx_uint_t ngx_iap_curl_test_under_way(void);
-static void ngx_iap_curl_test_say(const char *fmt, ...);
 
 
 static ngx_iap_curl_t             *ngx_iap_curl_test_curl;
-static ngx_connection_t           *ngx_iap_curl_test_connection;
-static ngx_connection_t           *ngx_iap_curl_test_taken;
 static ngx_queue_t                 ngx_iap_curl_test_calls;
 static ngx_iap_curl_test_burst_t   ngx_iap_curl_test_bursting;
 static ngx_uint_t                  ngx_iap_curl_test_inside;
@@ -114,60 +99,27 @@ static const char *const  ngx_iap_curl_test_transports[] = {
 };
 
 
-static ngx_command_t  ngx_iap_curl_test_commands[] = {
+#define NGX_IAP_CURL_TEST_OPTION(name, set, field)                            \
+    NGX_IAP_TEST_OPTION(name, set, ngx_iap_curl_test_conf_t, field)
 
-    { ngx_string("curl_test_control"),
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      0,
-      offsetof(ngx_iap_curl_test_conf_t, control),
-      NULL },
+ngx_command_t  ngx_iap_test_commands[] = {
 
-    { ngx_string("curl_test_limit"),
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      0,
-      offsetof(ngx_iap_curl_test_conf_t, limit),
-      NULL },
-
-    { ngx_string("curl_test_tls_ca"),
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_str_slot,
-      0,
-      offsetof(ngx_iap_curl_test_conf_t, tls_ca),
-      NULL },
-
-    { ngx_string("curl_test_threads"),
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,
-      ngx_iap_curl_test_threads,
-      0,
-      0,
-      NULL },
+    NGX_IAP_TEST_CONTROL,
+    NGX_IAP_CURL_TEST_OPTION("limit", ngx_conf_set_num_slot, limit),
+    NGX_IAP_CURL_TEST_OPTION("tls_ca", ngx_conf_set_str_slot, tls_ca),
+    NGX_IAP_CURL_TEST_OPTION("threads", ngx_iap_curl_test_threads, pool),
 
       ngx_null_command
 };
 
 
-static ngx_core_module_t  ngx_iap_curl_test_module_ctx = {
-    ngx_string("curl_test"),
-    ngx_iap_curl_test_create_conf,
-    NULL
-};
-
-
-ngx_module_t  ngx_iap_curl_test_module = {
-    NGX_MODULE_V1,
-    &ngx_iap_curl_test_module_ctx,         /* module context */
-    ngx_iap_curl_test_commands,            /* module directives */
-    NGX_CORE_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    ngx_iap_curl_test_init_process,        /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    ngx_iap_curl_test_exit_process,        /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
+ngx_iap_test_t  ngx_iap_test = {
+    sizeof(ngx_iap_curl_test_conf_t),
+    ngx_iap_curl_test_init_conf,
+    ngx_iap_curl_test_init,
+    ngx_iap_curl_test_end,
+    ngx_iap_curl_test_line,
+    0
 };
 
 
@@ -219,20 +171,14 @@ getaddrinfo(const char *node, const char *service,
 }
 
 
-static void *
-ngx_iap_curl_test_create_conf(ngx_cycle_t *cycle)
+static ngx_int_t
+ngx_iap_curl_test_init_conf(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_iap_curl_test_conf_t  *conf;
+    ngx_iap_curl_test_conf_t *tcf = conf;
 
-    conf = ngx_pcalloc(cycle->pool, sizeof(ngx_iap_curl_test_conf_t));
-    if (conf == NULL) {
-        return NULL;
-    }
+    tcf->limit = NGX_CONF_UNSET;
 
-    conf->control = NGX_CONF_UNSET;
-    conf->limit = NGX_CONF_UNSET;
-
-    return conf;
+    return NGX_OK;
 }
 
 
@@ -251,52 +197,33 @@ ngx_iap_curl_test_threads(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static ngx_int_t
-ngx_iap_curl_test_init_process(ngx_cycle_t *cycle)
+ngx_iap_curl_test_init(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_connection_t          *c;
-    ngx_iap_curl_test_conf_t  *conf;
+    ngx_iap_curl_test_conf_t *tcf = conf;
 
-    conf = (ngx_iap_curl_test_conf_t *)
-               ngx_get_conf(cycle->conf_ctx, ngx_iap_curl_test_module);
-
-    if (conf->control == NGX_CONF_UNSET) {
-        return NGX_OK;
-    }
-
-    ngx_conf_init_value(conf->limit, 1000);
+    ngx_conf_init_value(tcf->limit, 1000);
 
     ngx_queue_init(&ngx_iap_curl_test_calls);
 
-    ngx_iap_curl_test_curl = ngx_iap_curl_create(conf->pool, conf->limit,
-                                                 &conf->tls_ca, cycle->log);
-    c = ngx_get_connection(conf->control, cycle->log);
-
-    if (ngx_iap_curl_test_curl == NULL || c == NULL
-        || ngx_nonblocking(conf->control) == -1)
-    {
+    ngx_iap_curl_test_curl = ngx_iap_curl_create(tcf->pool, tcf->limit,
+                                                 &tcf->tls_ca, cycle->log);
+    if (ngx_iap_curl_test_curl == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_iap_curl_test_connection = c;
-
-    c->read->handler = ngx_iap_curl_test_control;
-    c->read->log = cycle->log;
-    c->read->channel = 1;
-    c->write->log = cycle->log;
-
     ngx_iap_curl_test_timer.handler = ngx_iap_curl_test_tick;
-    ngx_iap_curl_test_timer.data = c;
+    ngx_iap_curl_test_timer.data = ngx_iap_test_connection;
     ngx_iap_curl_test_timer.log = cycle->log;
     ngx_iap_curl_test_timer.cancelable = 1;
 
     ngx_iap_curl_test_tick(&ngx_iap_curl_test_timer);
 
-    return ngx_add_event(c->read, NGX_READ_EVENT, 0);
+    return NGX_OK;
 }
 
 
 static void
-ngx_iap_curl_test_exit_process(ngx_cycle_t *cycle)
+ngx_iap_curl_test_end(void)
 {
     if (ngx_iap_curl_test_curl != NULL) {
         ngx_iap_curl_test_destroy();
@@ -323,81 +250,17 @@ ngx_iap_curl_test_destroy(void)
 }
 
 
-static void
-ngx_iap_curl_test_control(ngx_event_t *rev)
-{
-    static u_char  buf[NGX_IAP_CURL_TEST_LINE];
-    static size_t  have;
-
-    ssize_t            n;
-    u_char            *p, *eol;
-    ngx_connection_t  *c;
-
-    c = rev->data;
-
-    n = read(c->fd, buf + have, sizeof(buf) - have);
-
-    if (n == -1 && ngx_errno == NGX_EAGAIN) {
-        return;
-    }
-
-    if (n <= 0) {
-        ngx_del_event(rev, NGX_READ_EVENT, 0);
-        ngx_terminate = 1;
-        return;
-    }
-
-    have += n;
-    p = buf;
-
-    while ((eol = ngx_strlchr(p, buf + have, '\n')) != NULL) {
-        *eol = '\0';
-        ngx_iap_curl_test_line(p);
-        p = eol + 1;
-    }
-
-    have -= p - buf;
-    ngx_memmove(buf, p, have);
-}
-
-
-static void
-ngx_iap_curl_test_line(u_char *line)
-{
-    char        *words[NGX_IAP_CURL_TEST_WORDS], *save;
-    ngx_uint_t   n;
-
-    save = NULL;
-    n = 0;
-
-    for (words[n] = strtok_r((char *) line, " ", &save);
-         words[n] && n < NGX_IAP_CURL_TEST_WORDS - 1;
-         words[n] = strtok_r(NULL, " ", &save))
-    {
-        n++;
-    }
-
-    if (n == 0) {
-        return;
-    }
-
-    if (ngx_strcmp(words[0], "send") == 0 && n > 3) {
-        ngx_iap_curl_test_send(n - 1, words + 1);
-        return;
-    }
-
-    ngx_iap_curl_test_other(n, words);
-}
-
-
-static void
-ngx_iap_curl_test_other(ngx_uint_t n, char **words)
+static ngx_int_t
+ngx_iap_curl_test_line(ngx_uint_t n, char **words)
 {
     ngx_str_t                   url;
     const char                 *expected;
     ngx_iap_curl_test_burst_t  *burst;
 
-    if (ngx_strcmp(words[0], "burst") == 0 && n == 5) {
+    if (ngx_strcmp(words[0], "send") == 0 && n > 3) {
+        ngx_iap_curl_test_send(n - 1, words + 1);
+
+    } else if (ngx_strcmp(words[0], "burst") == 0 && n == 5) {
         burst = &ngx_iap_curl_test_bursting;
         free(burst->url);
         ngx_memzero(burst, sizeof(ngx_iap_curl_test_burst_t));
@@ -412,35 +275,31 @@ ngx_iap_curl_test_other(ngx_uint_t n, char **words)
 
     } else if (ngx_strcmp(words[0], "cancel") == 0 && n == 2) {
         ngx_iap_curl_test_cancel(atoi(words[1]));
-        ngx_iap_curl_test_say("cancelled %s", words[1]);
+        ngx_iap_test_say("cancelled %s", words[1]);
 
     } else if (ngx_strcmp(words[0], "check") == 0) {
         url.data = (u_char *) (n > 1 ? words[1] : "");
         url.len = ngx_strlen(url.data);
         expected = ngx_iap_curl_check_url(&url);
-        ngx_iap_curl_test_say("check %s", expected ? expected : "ok");
+        ngx_iap_test_say("check %s", expected ? expected : "ok");
 
     } else if (ngx_strcmp(words[0], "stat") == 0) {
-        ngx_iap_curl_test_say("stat %ui %ui", ngx_cycle->free_connection_n,
-                              ngx_iap_curl_test_under_way());
+        ngx_iap_test_say("stat %ui %ui", ngx_cycle->free_connection_n,
+                         ngx_iap_curl_test_under_way());
 
     } else if (ngx_strcmp(words[0], "lag") == 0) {
-        ngx_iap_curl_test_say("lag %uL", ngx_iap_curl_test_lag);
+        ngx_iap_test_say("lag %uL", ngx_iap_curl_test_lag);
         ngx_iap_curl_test_lag = 0;
-
-    } else if (ngx_strcmp(words[0], "take") == 0) {
-        ngx_iap_curl_test_take();
-
-    } else if (ngx_strcmp(words[0], "give") == 0) {
-        ngx_iap_curl_test_give();
 
     } else if (ngx_strcmp(words[0], "destroy") == 0) {
         ngx_iap_curl_test_destroy();
-        ngx_iap_curl_test_say("destroyed");
+        ngx_iap_test_say("destroyed");
 
     } else {
-        ngx_iap_curl_test_say("what? %s", words[0]);
+        return NGX_DECLINED;
     }
+
+    return NGX_OK;
 }
 
 
@@ -538,7 +397,7 @@ ngx_iap_curl_test_word(ngx_iap_curl_test_call_t *call, char *word)
         call->again = 1;
 
     } else {
-        ngx_iap_curl_test_say("what? %s", word);
+        ngx_iap_test_say("what? %s", word);
     }
 }
 
@@ -549,8 +408,8 @@ ngx_iap_curl_test_start(ngx_iap_transfer_t *transfer)
     ngx_iap_curl_test_call_t *call = transfer->data;
 
     if (!call->burst) {
-        ngx_iap_curl_test_say("start %i%s", call->id,
-                              ngx_iap_curl_test_inside ? " INSIDE" : "");
+        ngx_iap_test_say("start %i%s", call->id,
+                         ngx_iap_curl_test_inside ? " INSIDE" : "");
     }
 
     return call->decline ? NGX_DECLINED : NGX_OK;
@@ -571,11 +430,11 @@ ngx_iap_curl_test_done(ngx_iap_transfer_t *transfer)
     }
 
     if (transfer->declined) {
-        ngx_iap_curl_test_say("done %i%s declined", call->id,
-                              ngx_iap_curl_test_inside ? " INSIDE" : "");
+        ngx_iap_test_say("done %i%s declined", call->id,
+                         ngx_iap_curl_test_inside ? " INSIDE" : "");
 
     } else {
-        ngx_iap_curl_test_say("done %i %s%s %ui %M %uz %08xD %V%s %ui %s",
+        ngx_iap_test_say("done %i %s%s %ui %M %uz %08xD %V%s %ui %s",
             call->id, ngx_iap_curl_test_inside ? "INSIDE-" : "",
             ngx_iap_curl_test_transports[transfer->transport],
             transfer->status, transfer->took, transfer->answer.len,
@@ -626,9 +485,9 @@ ngx_iap_curl_test_burst(void)
     } else if (burst->waiting == 0) {
 
         for (i = 0; i < IAP_TRANSPORT_LEFT; i++) {
-            ngx_iap_curl_test_say("burst %s %ui",
-                                  ngx_iap_curl_test_transports[i],
-                                  burst->ended[i]);
+            ngx_iap_test_say("burst %s %ui",
+                             ngx_iap_curl_test_transports[i],
+                             burst->ended[i]);
         }
     }
 }
@@ -713,53 +572,4 @@ ngx_iap_curl_test_tick(ngx_event_t *ev)
 
     ngx_iap_curl_test_due = now + 5;
     ngx_add_timer(ev, 5);
-}
-
-
-static void
-ngx_iap_curl_test_take(void)
-{
-    ngx_connection_t  *c;
-
-    while (ngx_cycle->free_connection_n) {
-        c = ngx_get_connection(dup(0), ngx_cycle->log);
-        c->data = ngx_iap_curl_test_taken;
-        ngx_iap_curl_test_taken = c;
-    }
-}
-
-
-static void
-ngx_iap_curl_test_give(void)
-{
-    ngx_connection_t  *c;
-
-    while (ngx_iap_curl_test_taken) {
-        c = ngx_iap_curl_test_taken;
-        ngx_iap_curl_test_taken = c->data;
-        c->read->log = ngx_cycle->log;
-        c->write->log = ngx_cycle->log;
-        ngx_close_connection(c);
-    }
-}
-
-
-static void
-ngx_iap_curl_test_say(const char *fmt, ...)
-{
-    u_char    line[8192], *p;
-    va_list   args;
-
-    va_start(args, fmt);
-    p = ngx_vslprintf(line, line + sizeof(line) - 1, fmt, args);
-    va_end(args);
-
-    *p++ = '\n';
-
-    if (write(ngx_iap_curl_test_connection->fd, line, p - line)
-        != p - line)
-    {
-        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, ngx_errno,
-                      "the test does not read");
-    }
 }

@@ -1,6 +1,5 @@
 /*
- * One link, driven over a socket that the test has opened and nginx has
- * inherited.  A line in, lines out:
+ * One link.  A line in, lines out (see ngx_iap_test.h):
  *
  *     send ID ACTION WORD...   "sent ID ok" or "sent ID declined", later
  *                              "done ID RESULT MS REPLY"
@@ -14,31 +13,20 @@
  *     stat                     "stat FREE_CONNECTIONS OPERATIONS"
  *     hold MS                  has work for so long, as far as a quitting
  *                              worker can see
- *     take, give               takes all of nginx's connections, gives them
- *                              back
  *
  * ACTION is what `done` does: none, close, again (the same command once
- * more), both, or cancel=ID.  When the test closes the socket nginx ends.
+ * more), both, or cancel=ID.
  */
 
-#include <ngx_config.h>
-#include <ngx_core.h>
-#include <ngx_event.h>
-
-#include "ngx_iap_link.h"
+#include "ngx_iap_test_redis.h"
 
 
-#define NGX_IAP_LINK_TEST_LINE   65536
-#define NGX_IAP_LINK_TEST_WORDS  64
 #define NGX_IAP_LINK_TEST_SHOWN  200
 
 
 typedef struct {
     ngx_iap_link_conf_t  link;
     ngx_iap_node_t       node;
-    ngx_int_t            control;
-    ngx_flag_t           tls;
-    ngx_str_t            tls_ca;
 } ngx_iap_link_test_conf_t;
 
 
@@ -67,17 +55,12 @@ typedef struct {
 } ngx_iap_link_test_burst_t;
 
 
-static void *ngx_iap_link_test_create_conf(ngx_cycle_t *cycle);
-static char *ngx_iap_link_test_node(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-static char *ngx_iap_link_test_resolver(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+static ngx_int_t ngx_iap_link_test_init_conf(ngx_cycle_t *cycle, void *conf);
 static char *ngx_iap_link_test_tls(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
-static ngx_int_t ngx_iap_link_test_init_process(ngx_cycle_t *cycle);
-static void ngx_iap_link_test_exit_process(ngx_cycle_t *cycle);
-static void ngx_iap_link_test_control(ngx_event_t *rev);
-static void ngx_iap_link_test_line(u_char *line);
+static ngx_int_t ngx_iap_link_test_init(ngx_cycle_t *cycle, void *conf);
+static void ngx_iap_link_test_end(void);
+static ngx_int_t ngx_iap_link_test_line(ngx_uint_t n, char **words);
 static void ngx_iap_link_test_send(ngx_uint_t n, char **words);
 static void ngx_iap_link_test_done(ngx_iap_op_t *op,
     ngx_iap_op_result_e result, redisReply *reply);
@@ -87,8 +70,6 @@ static void ngx_iap_link_test_free(ngx_iap_link_test_op_t *op);
 static void ngx_iap_link_test_cancel(ngx_int_t id);
 static void ngx_iap_link_test_hold(ngx_msec_t msec);
 static void ngx_iap_link_test_held(ngx_event_t *ev);
-static void ngx_iap_link_test_take(void);
-static void ngx_iap_link_test_give(void);
 static void ngx_iap_link_test_stat(void);
 static void ngx_iap_link_test_burst(void);
 static void ngx_iap_link_test_burst_done(ngx_iap_op_t *op,
@@ -96,134 +77,54 @@ static void ngx_iap_link_test_burst_done(ngx_iap_op_t *op,
 static ngx_uint_t ngx_iap_link_test_text(ngx_uint_t tag, u_char *text);
 static u_char *ngx_iap_link_test_show(u_char *p, u_char *last,
     redisReply *reply);
-static void ngx_iap_link_test_say(const char *fmt, ...);
 
 
 static ngx_iap_link_t             *ngx_iap_link_test_link;
-static ngx_connection_t           *ngx_iap_link_test_connection;
-static ngx_connection_t           *ngx_iap_link_test_taken;
 static ngx_queue_t                 ngx_iap_link_test_ops;
 static ngx_iap_link_test_burst_t   ngx_iap_link_test_bursting;
 static ngx_uint_t                  ngx_iap_link_test_sending;
 
 
 #define NGX_IAP_LINK_TEST_OPTION(name, set, field)                            \
-    { ngx_string("link_test_" name),                                          \
-      NGX_MAIN_CONF|NGX_DIRECT_CONF|NGX_CONF_TAKE1,                           \
-      set,                                                                    \
-      0,                                                                      \
-      offsetof(ngx_iap_link_test_conf_t, field),                              \
-      NULL }
+    NGX_IAP_TEST_OPTION(name, set, ngx_iap_link_test_conf_t, field)
 
+ngx_command_t  ngx_iap_test_commands[] = {
 
-static ngx_command_t  ngx_iap_link_test_commands[] = {
-
-    NGX_IAP_LINK_TEST_OPTION("control", ngx_conf_set_num_slot, control),
-    NGX_IAP_LINK_TEST_OPTION("node", ngx_iap_link_test_node, node),
-    NGX_IAP_LINK_TEST_OPTION("resolver", ngx_iap_link_test_resolver,
-                             link.resolver),
-    NGX_IAP_LINK_TEST_OPTION("timeout", ngx_conf_set_msec_slot,
-                             link.timeout),
+    NGX_IAP_TEST_CONTROL,
+    NGX_IAP_LINK_TEST_OPTION("node", ngx_iap_test_set_node, node),
+    NGX_IAP_LINK_TEST_OPTION("resolver", ngx_iap_test_set_resolver, link),
+    NGX_IAP_LINK_TEST_OPTION("timeout", ngx_conf_set_msec_slot, link.timeout),
     NGX_IAP_LINK_TEST_OPTION("waiting", ngx_conf_set_num_slot, link.waiting),
     NGX_IAP_LINK_TEST_OPTION("user", ngx_conf_set_str_slot, link.user),
-    NGX_IAP_LINK_TEST_OPTION("password", ngx_conf_set_str_slot,
-                             link.password),
+    NGX_IAP_LINK_TEST_OPTION("password", ngx_conf_set_str_slot, link.password),
     NGX_IAP_LINK_TEST_OPTION("db", ngx_conf_set_num_slot, link.db),
-    NGX_IAP_LINK_TEST_OPTION("tls", ngx_iap_link_test_tls, tls_ca),
-    NGX_IAP_LINK_TEST_OPTION("tls_name", ngx_conf_set_str_slot,
-                             link.tls_name),
+    NGX_IAP_LINK_TEST_OPTION("tls", ngx_iap_link_test_tls, link),
+    NGX_IAP_LINK_TEST_OPTION("tls_name", ngx_conf_set_str_slot, link.tls_name),
 
       ngx_null_command
 };
 
 
-static ngx_core_module_t  ngx_iap_link_test_module_ctx = {
-    ngx_string("link_test"),
-    ngx_iap_link_test_create_conf,
-    NULL
+ngx_iap_test_t  ngx_iap_test = {
+    sizeof(ngx_iap_link_test_conf_t),
+    ngx_iap_link_test_init_conf,
+    ngx_iap_link_test_init,
+    ngx_iap_link_test_end,
+    ngx_iap_link_test_line,
+    0
 };
 
 
-ngx_module_t  ngx_iap_link_test_module = {
-    NGX_MODULE_V1,
-    &ngx_iap_link_test_module_ctx,         /* module context */
-    ngx_iap_link_test_commands,            /* module directives */
-    NGX_CORE_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    NULL,                                  /* init module */
-    ngx_iap_link_test_init_process,        /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    ngx_iap_link_test_exit_process,        /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
-};
-
-
-static void *
-ngx_iap_link_test_create_conf(ngx_cycle_t *cycle)
+static ngx_int_t
+ngx_iap_link_test_init_conf(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_iap_link_test_conf_t  *conf;
+    ngx_iap_link_test_conf_t *tcf = conf;
 
-    conf = ngx_pcalloc(cycle->pool, sizeof(ngx_iap_link_test_conf_t));
-    if (conf == NULL) {
-        return NULL;
-    }
+    tcf->link.timeout = NGX_CONF_UNSET_MSEC;
+    tcf->link.waiting = NGX_CONF_UNSET_UINT;
+    tcf->link.db = NGX_CONF_UNSET_UINT;
 
-    conf->control = NGX_CONF_UNSET;
-    conf->link.timeout = NGX_CONF_UNSET_MSEC;
-    conf->link.waiting = NGX_CONF_UNSET_UINT;
-    conf->link.db = NGX_CONF_UNSET_UINT;
-
-    return conf;
-}
-
-
-static char *
-ngx_iap_link_test_node(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_iap_link_test_conf_t  *tcf = conf;
-
-    ngx_str_t  *value;
-    ngx_url_t   u;
-
-    value = cf->args->elts;
-
-    ngx_memzero(&u, sizeof(ngx_url_t));
-    u.url = value[1];
-    u.default_port = 6379;
-    u.no_resolve = 1;
-
-    if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
-        return u.err ? u.err : NGX_CONF_ERROR;
-    }
-
-    tcf->node.name = value[1];
-    tcf->node.host = u.host;
-    tcf->node.port = u.port;
-
-    if (u.naddrs) {
-        tcf->node.sockaddr = u.addrs[0].sockaddr;
-        tcf->node.socklen = u.addrs[0].socklen;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_iap_link_test_resolver(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_iap_link_test_conf_t  *tcf = conf;
-
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    tcf->link.resolver_timeout = 2000;
-    tcf->link.resolver = ngx_resolver_create(cf, &value[1], 1);
-
-    return tcf->link.resolver ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return NGX_OK;
 }
 
 
@@ -271,54 +172,28 @@ ngx_iap_link_test_tls(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static ngx_int_t
-ngx_iap_link_test_init_process(ngx_cycle_t *cycle)
+ngx_iap_link_test_init(ngx_cycle_t *cycle, void *conf)
 {
-    ngx_connection_t          *c;
-    ngx_iap_link_test_conf_t  *conf;
+    ngx_iap_link_test_conf_t *tcf = conf;
 
-    conf = (ngx_iap_link_test_conf_t *)
-               ngx_get_conf(cycle->conf_ctx, ngx_iap_link_test_module);
-
-    if (conf->control == NGX_CONF_UNSET) {
-        return NGX_OK;
-    }
-
-    ngx_conf_init_msec_value(conf->link.timeout, 100);
-    ngx_conf_init_uint_value(conf->link.waiting, 0);
-    ngx_conf_init_uint_value(conf->link.db, 0);
+    ngx_conf_init_msec_value(tcf->link.timeout, 100);
+    ngx_conf_init_uint_value(tcf->link.waiting, 0);
+    ngx_conf_init_uint_value(tcf->link.db, 0);
 
     ngx_queue_init(&ngx_iap_link_test_ops);
 
-    ngx_iap_link_test_link = ngx_iap_link_create(&conf->link, &conf->node,
+    ngx_iap_link_test_link = ngx_iap_link_create(&tcf->link, &tcf->node,
                                                  cycle->log);
-    c = ngx_get_connection(conf->control, cycle->log);
 
-    if (ngx_iap_link_test_link == NULL || c == NULL
-        || ngx_nonblocking(conf->control) == -1)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_iap_link_test_connection = c;
-
-    c->read->handler = ngx_iap_link_test_control;
-    c->read->log = cycle->log;
-    c->read->channel = 1;
-    c->write->log = cycle->log;
-
-    return ngx_add_event(c->read, NGX_READ_EVENT, 0);
+    return ngx_iap_link_test_link ? NGX_OK : NGX_ERROR;
 }
 
 
 static void
-ngx_iap_link_test_exit_process(ngx_cycle_t *cycle)
+ngx_iap_link_test_end(void)
 {
     ngx_queue_t             *q;
     ngx_iap_link_test_op_t  *op;
-
-    if (ngx_iap_link_test_link == NULL) {
-        return;
-    }
 
     ngx_iap_link_destroy(ngx_iap_link_test_link);
 
@@ -330,64 +205,10 @@ ngx_iap_link_test_exit_process(ngx_cycle_t *cycle)
 }
 
 
-static void
-ngx_iap_link_test_control(ngx_event_t *rev)
+static ngx_int_t
+ngx_iap_link_test_line(ngx_uint_t n, char **words)
 {
-    static u_char  buf[NGX_IAP_LINK_TEST_LINE];
-    static size_t  have;
-
-    ssize_t            n;
-    u_char            *p, *eol;
-    ngx_connection_t  *c;
-
-    c = rev->data;
-
-    n = read(c->fd, buf + have, sizeof(buf) - have);
-
-    if (n == -1 && ngx_errno == NGX_EAGAIN) {
-        return;
-    }
-
-    if (n <= 0) {
-        ngx_del_event(rev, NGX_READ_EVENT, 0);
-        ngx_terminate = 1;
-        return;
-    }
-
-    have += n;
-    p = buf;
-
-    while ((eol = ngx_strlchr(p, buf + have, '\n')) != NULL) {
-        *eol = '\0';
-        ngx_iap_link_test_line(p);
-        p = eol + 1;
-    }
-
-    have -= p - buf;
-    ngx_memmove(buf, p, have);
-}
-
-
-static void
-ngx_iap_link_test_line(u_char *line)
-{
-    char                       *words[NGX_IAP_LINK_TEST_WORDS], *save;
-    ngx_uint_t                  n;
     ngx_iap_link_test_burst_t  *burst;
-
-    save = NULL;
-    n = 0;
-
-    for (words[n] = strtok_r((char *) line, " ", &save);
-         words[n] && n < NGX_IAP_LINK_TEST_WORDS - 1;
-         words[n] = strtok_r(NULL, " ", &save))
-    {
-        n++;
-    }
-
-    if (n == 0) {
-        return;
-    }
 
     if (ngx_strcmp(words[0], "send") == 0 && n > 3) {
         ngx_iap_link_test_send(n - 1, words + 1);
@@ -405,15 +226,15 @@ ngx_iap_link_test_line(u_char *line)
 
     } else if (ngx_strcmp(words[0], "cancel") == 0 && n == 2) {
         ngx_iap_link_test_cancel(atoi(words[1]));
-        ngx_iap_link_test_say("cancelled %s", words[1]);
+        ngx_iap_test_say("cancelled %s", words[1]);
 
     } else if (ngx_strcmp(words[0], "close") == 0) {
         ngx_iap_link_close(ngx_iap_link_test_link);
-        ngx_iap_link_test_say("closed");
+        ngx_iap_test_say("closed");
 
     } else if (ngx_strcmp(words[0], "ready") == 0) {
-        ngx_iap_link_test_say("ready %ui",
-                              ngx_iap_link_ready(ngx_iap_link_test_link));
+        ngx_iap_test_say("ready %ui",
+                         ngx_iap_link_ready(ngx_iap_link_test_link));
 
     } else if (ngx_strcmp(words[0], "stat") == 0) {
         ngx_iap_link_test_stat();
@@ -421,15 +242,11 @@ ngx_iap_link_test_line(u_char *line)
     } else if (ngx_strcmp(words[0], "hold") == 0 && n == 2) {
         ngx_iap_link_test_hold(atoi(words[1]));
 
-    } else if (ngx_strcmp(words[0], "take") == 0) {
-        ngx_iap_link_test_take();
-
-    } else if (ngx_strcmp(words[0], "give") == 0) {
-        ngx_iap_link_test_give();
-
     } else {
-        ngx_iap_link_test_say("what? %s", words[0]);
+        return NGX_DECLINED;
     }
+
+    return NGX_OK;
 }
 
 
@@ -448,7 +265,7 @@ ngx_iap_link_test_stat(void)
         n++;
     }
 
-    ngx_iap_link_test_say("stat %ui %ui", ngx_cycle->free_connection_n, n);
+    ngx_iap_test_say("stat %ui %ui", ngx_cycle->free_connection_n, n);
 }
 
 
@@ -459,7 +276,7 @@ ngx_iap_link_test_hold(ngx_msec_t msec)
 
     ev.handler = ngx_iap_link_test_held;
     ev.log = ngx_cycle->log;
-    ev.data = ngx_iap_link_test_connection;
+    ev.data = ngx_iap_test_connection;
 
     ngx_add_timer(&ev, msec);
 }
@@ -468,35 +285,7 @@ ngx_iap_link_test_hold(ngx_msec_t msec)
 static void
 ngx_iap_link_test_held(ngx_event_t *ev)
 {
-    ngx_iap_link_test_say("held");
-}
-
-
-static void
-ngx_iap_link_test_take(void)
-{
-    ngx_connection_t  *c;
-
-    while (ngx_cycle->free_connection_n) {
-        c = ngx_get_connection(dup(0), ngx_cycle->log);
-        c->data = ngx_iap_link_test_taken;
-        ngx_iap_link_test_taken = c;
-    }
-}
-
-
-static void
-ngx_iap_link_test_give(void)
-{
-    ngx_connection_t  *c;
-
-    while (ngx_iap_link_test_taken) {
-        c = ngx_iap_link_test_taken;
-        ngx_iap_link_test_taken = c->data;
-        c->read->log = ngx_cycle->log;
-        c->write->log = ngx_cycle->log;
-        ngx_close_connection(c);
-    }
+    ngx_iap_test_say("held");
 }
 
 
@@ -549,11 +338,11 @@ ngx_iap_link_test_submit(ngx_iap_link_test_op_t *op)
     ngx_iap_link_test_sending--;
 
     if (rc == NGX_OK) {
-        ngx_iap_link_test_say("sent %i ok", id);
+        ngx_iap_test_say("sent %i ok", id);
         return;
     }
 
-    ngx_iap_link_test_say("sent %i declined", id);
+    ngx_iap_test_say("sent %i declined", id);
     ngx_iap_link_test_free(op);
 }
 
@@ -573,10 +362,10 @@ ngx_iap_link_test_done(ngx_iap_op_t *data, ngx_iap_op_result_e result,
         p = ngx_iap_link_test_show(p, text + sizeof(text), reply);
     }
 
-    ngx_iap_link_test_say("done %i %s%s %M %*s", op->id,
-                          ngx_iap_link_test_sending ? "INSIDE-" : "",
-                          words[result], ngx_current_msec - op->start,
-                          (size_t) (p - text), text);
+    ngx_iap_test_say("done %i %s%s %M %*s", op->id,
+                     ngx_iap_link_test_sending ? "INSIDE-" : "",
+                     words[result], ngx_current_msec - op->start,
+                     (size_t) (p - text), text);
 
     ngx_iap_link_test_act(op);
 }
@@ -679,9 +468,9 @@ ngx_iap_link_test_burst(void)
     }
 
     if (burst->waiting == 0) {
-        ngx_iap_link_test_say("burst %ui %ui %ui %ui %ui", burst->ok,
-                              burst->wrong, burst->timeout, burst->closed,
-                              burst->declined);
+        ngx_iap_test_say("burst %ui %ui %ui %ui %ui", burst->ok,
+                         burst->wrong, burst->timeout, burst->closed,
+                         burst->declined);
         burst->waiting = (ngx_uint_t) -1;
     }
 }
@@ -787,25 +576,4 @@ ngx_iap_link_test_show(u_char *p, u_char *last, redisReply *reply)
     }
 
     return ngx_slprintf(p, last, "%*s", (size_t) reply->len, reply->str);
-}
-
-
-static void
-ngx_iap_link_test_say(const char *fmt, ...)
-{
-    u_char    line[8192], *p;
-    va_list   args;
-
-    va_start(args, fmt);
-    p = ngx_vslprintf(line, line + sizeof(line) - 1, fmt, args);
-    va_end(args);
-
-    *p++ = '\n';
-
-    if (write(ngx_iap_link_test_connection->fd, line, p - line)
-        != p - line)
-    {
-        ngx_log_error(NGX_LOG_ALERT, ngx_cycle->log, ngx_errno,
-                      "the test does not read");
-    }
 }
