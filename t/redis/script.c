@@ -227,11 +227,13 @@ test_wrong_value(script_t *t)
 
     static const char  *bucket[] = {
         "", "x", "-5", "1.5", "0x10", "1e3", "nan", "7.", " 7",
-        "99999999999999999999999999"
+        "99999999999999999999999999", "9223372036854775807",
+        "-1200000000" /* which the first token makes nothing */
     };
 
     static const char  *window[] = {
-        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x"
+        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x",
+        "-7 7", "7,7"
     };
 
     for (i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++) {
@@ -395,6 +397,8 @@ test_bucket_rights(script_t *t)
 
         ut_ok(ask(t) && said(t, 0, cases[i].letters, NULL),
               "no right to %s breaks what needs it", cases[i].right);
+        ut_ok(strcmp(call_said(t->reply, &t->call, 0).error, "WRONGVALUE")
+              != 0, "and does not say that the value is wrong");
 
         command(t, "AUTH default x");
 
@@ -417,6 +421,20 @@ test_bucket_rights(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(holds(t, "b", "9000000000000000000"), "and stays as it was");
+
+    begin(t);
+    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
+    check(t, "b", MINUTE, MINUTE, "spent", "");
+    ask(t);
+    command(t, "DEL b");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""), "no right to delete");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "leaves no key that never expires");
 }
 
 
