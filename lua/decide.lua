@@ -169,7 +169,11 @@ local function bucket_functions()
       return failed(pcall('INCRBY', KEYS[k], '-' .. rule.step))
     end
 
-    return failed(pcall('DEL', KEYS[k]))
+    local err = failed(pcall('DEL', KEYS[k]))
+
+    -- at a moment that is past it goes, too: it would never expire
+
+    return err and failed(pcall('PEXPIREAT', KEYS[k], '1'))
   end
 
 

@@ -407,6 +407,21 @@ test_bucket_rights(script_t *t)
     }
 
     begin(t);
+    check(t, "b", MINUTE, 9 * MINUTE, "b", "");
+    check(t, "w", 1, 1000000 * MINUTE, "w", "");
+    ask(t);
+    command(t, "DEL b");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""),
+          "without the right to del a later layer still refuses");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "and a bucket that was full leaves no key that never expires");
+
+    begin(t);
     command(t, "SET b 9000000000000000000");
     check(t, "b", MINUTE, 2 * MINUTE, "b", "");
     command(t, "ACL SETUSER guard reset nopass on ~* +@all -set");
