@@ -195,7 +195,10 @@ local function bucket_functions()
     local before, err = tat - rule.first, nil
 
     if before < 0 then
-      bucket_back(k, tat, rule)
+
+      -- there was one, whatever it looks like now
+
+      bucket_back(k, OVER, rule)
       return 'E', 'WRONGVALUE'
     end
 

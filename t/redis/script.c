@@ -225,13 +225,16 @@ test_wrong_value(script_t *t)
 {
     unsigned  i;
 
+    /* the last two are a MINUTE less than nothing, and still less */
+
     static const char  *bucket[] = {
         "", "x", "-5", "1.5", "0x10", "1e3", "nan", "7.", " 7",
-        "99999999999999999999999999"
+        "99999999999999999999999999", "-1200000000", "-1200000001"
     };
 
     static const char  *window[] = {
-        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x"
+        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x",
+        "-7 7", "+7 7"
     };
 
     for (i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++) {
