@@ -225,15 +225,17 @@ test_wrong_value(script_t *t)
 {
     unsigned  i;
 
+    /* the last two are a MINUTE less than nothing, and still less */
+
     static const char  *bucket[] = {
         "", "x", "-5", "1.5", "0x10", "1e3", "nan", "7.", " 7",
         "99999999999999999999999999", "9223372036854775807",
-        "-1200000000" /* which the first token makes nothing */
+        "-1200000000", "-1200000001"
     };
 
     static const char  *window[] = {
         "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x",
-        "-7 7", "7,7"
+        "-7 7", "+7 7", "7,7"
     };
 
     for (i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++) {
@@ -409,6 +411,21 @@ test_bucket_rights(script_t *t)
         ut_ok(cases[i].letters[1] == 'A' || integer(t, "EXISTS b2") == 0,
               "or was not");
     }
+
+    begin(t);
+    check(t, "b", MINUTE, 9 * MINUTE, "b", "");
+    check(t, "w", 1, 1000000 * MINUTE, "w", "");
+    ask(t);
+    command(t, "DEL b");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""),
+          "without the right to del a later layer still refuses");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "and a bucket that was full leaves no key that never expires");
 
     begin(t);
     command(t, "SET b 9000000000000000000");
