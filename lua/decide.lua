@@ -876,6 +876,39 @@ local function charge_rest()
 end
 
 
+-- Charges a decision alone to what is whole, windows or sets; returns whether
+-- it is plain still, and the first error.  Windows come before all sets, and
+-- what is broken makes new members provisional.
+
+local function charge_whole(of_windows, member, n, plain, err)
+  for c = 1, nwhole do
+    local i = whole[c]
+
+    if (checks[i].kind == WINDOW) == of_windows then
+      local letter, failure
+
+      if of_windows then
+        letter, failure = window_charge_one(on[i], checks[i])
+      else
+        letter, failure = set_charge_one(on[i], checks[i], member, err ~= '')
+      end
+
+      if letter == 'E' or err ~= '' then
+        letters = plain and all_admitted(n) or letters
+        letters[i], plain = letter, false
+      end
+
+      if letter == 'E' then
+        begun = false
+        err = err ~= '' and err or failure
+      end
+    end
+  end
+
+  return plain, err
+end
+
+
 while a <= nargs do
   local run = ARGV[a]
   local mark, count = byte(run, 1, 2)
@@ -999,6 +1032,14 @@ while a <= nargs do
       end
     end
 
+    local joins = begun and err == ''
+
+    if nwhole ~= 0 and not refused and not joins then
+      charge_rest()
+      begun = true
+      plain, err = charge_whole(true, 0, n, plain, err)
+    end
+
     for s = 1, refused and 0 or nsteps do
       local i = steps[s]
 
@@ -1035,37 +1076,17 @@ while a <= nargs do
     if nwhole == 0 or refused then
       -- there is nothing else to be charged
 
-    elseif begun and err == '' then
+    elseif joins and err == '' then
       rest = rest + 1
       joined[rest] = member and ARGV[members + d - 1]
 
     else
-      local broken = err ~= ''
-
-      charge_rest()
-      begun = true
-
-      for c = 1, nwhole do
-        local i = whole[c]
-        local letter, failure
-
-        if checks[i].kind == WINDOW then
-          letter, failure = window_charge_one(on[i], checks[i])
-        else
-          letter, failure = set_charge_one(on[i], checks[i], members + d - 1,
-                                           broken)
-        end
-
-        if letter == 'E' or broken then
-          letters = plain and all_admitted(n) or letters
-          letters[i], plain = letter, false
-        end
-
-        if letter == 'E' then
-          begun = false
-          err = err ~= '' and err or failure
-        end
+      if joins then
+        charge_rest()
+        plain, err = charge_whole(true, 0, n, plain, err)
       end
+
+      plain, err = charge_whole(false, members + d - 1, n, plain, err)
     end
 
     bucket = bucket + nbuckets

@@ -1,11 +1,13 @@
 /*
  * Where the master is, as Sentinels tell.
  *
- * While there is traffic one of them is asked once a second, so that a master
- * that has been replaced, but doesn't know it yet, is left; and at once, when
- * the master fails or says that it is none.  Then whoever names that one again
- * is not believed before all others have been asked.  All of them have to fail
- * before it matters, and only if no master is known yet.
+ * From the first call on one of them is asked once a second, so that a master
+ * that has been replaced, but doesn't know it yet, is left: also by a worker
+ * that has no traffic, whose next call may be a lift or a promise, and would
+ * be lost with all that such a master is told.  And at once, when the master
+ * fails or says that it is none.  Then whoever names that one again is not
+ * believed before all others have been asked.  All of them have to fail before
+ * it matters, and only if no master is known yet.
  */
 
 #include "ngx_iap_search.h"
@@ -342,13 +344,11 @@ ngx_iap_sentinel_known(ngx_iap_search_t *search)
 }
 
 
-/* a master that is down is asked nothing by which it would be found out that
-   there is a new one */
+/* always: a master doesn't say that it has been replaced, and one that is down
+   is not even asked */
 
 static ngx_uint_t
 ngx_iap_sentinel_uneasy(ngx_iap_search_t *search)
 {
-    ngx_iap_sentinel_t  *sentinel = (ngx_iap_sentinel_t *) search;
-
-    return sentinel->master == NULL || sentinel->master->down;
+    return 1;
 }

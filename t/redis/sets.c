@@ -18,6 +18,7 @@ static void test_roomy(script_t *t);
 static void test_roomy_next(script_t *t);
 static void test_roomy_broken(script_t *t);
 static void test_roomy_part(script_t *t);
+static void test_roomy_window(script_t *t);
 static void fill(script_t *t, unsigned n);
 static void users(script_t *t, const char *kind, uint64_t limit,
     const char *names);
@@ -39,6 +40,7 @@ main(int argc, char **argv)
     test_roomy_next(&t);
     test_roomy_broken(&t);
     test_roomy_part(&t);
+    test_roomy_window(&t);
 
     return ut_done();
 }
@@ -361,6 +363,41 @@ test_roomy_part(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(integer(t, "ZCARD d") == 6, "but who was in stays so");
+}
+
+
+/* a window with room for all that can't be written is a broken layer, too, for
+   a set with room for all and for one without */
+
+static void
+test_roomy_window(script_t *t)
+{
+    char      name[2] = { 0, 0 };
+    unsigned  i, k;
+
+    static const uint64_t  limits[] = { 100, 8 };
+
+    for (k = 0; k < 2; k++) {
+        begin(t);
+        fill(t, 6);
+        command(t, "ACL SETUSER guard reset nopass on ~* +@all -set");
+        command(t, "AUTH guard x");
+
+        for (i = 0; i < 4; i++) {
+            name[0] = "x0y1"[i];
+            t->call.n = i + 1;
+            check(t, "w", 1000, MINUTE, "w", "");
+            check(t, "d", 10 * SEC, limits[k], "d", name);
+        }
+
+        ut_ok(ask(t) && said(t, 0, "EN", NULL) && said(t, 1, "EA", NULL)
+              && said(t, 2, "EN", NULL) && said(t, 3, "EA", NULL),
+              "next to a broken window, of %u", (unsigned) limits[k]);
+
+        command(t, "AUTH default x");
+        ut_ok(integer(t, "ZCARD d") == 8 && halves(t, "d") == 2,
+              "and may be taken back");
+    }
 }
 
 

@@ -64,9 +64,34 @@ test sentinel_follows => sub {
     ok $nginx->log_lines(qr/\[notice\].* is now \Q@{[ $masters[1]->node ]}\E/),
        'with its address';
 
-    my $asked = asked($sentinels[0], $ASK);
-    sleep 1.3;
-    is asked($sentinels[0], $ASK), $asked, 'without traffic nobody asks';
+    ends_well($nginx);
+};
+
+
+# A worker that has nothing to ask for would ask the old one first, which may
+# not know, and take what is lost then
+
+test sentinel_idle => sub {
+    my @masters  = map { fake() } 1 .. 2;
+    my $sentinel = sentinel($masters[0]->node);
+    my $nginx    = sentinel_nginx([$sentinel]);
+
+    is $nginx->decide('k'), 'A', 'a master';
+
+    $sentinel->behave($ASK, master_is($masters[1]->node));
+    ok waits(2, sub { $nginx->peers eq $masters[1]->node }),
+       'a new one is followed without traffic';
+    ok waits(1, sub { $masters[0]->report->{clients} == 0 }),
+       'and the old one left';
+
+    my $asked = asked($sentinel, $ASK);
+    sleep 2.2;
+    $asked = asked($sentinel, $ASK) - $asked;
+    ok $asked >= 1 && $asked <= 3, "asked once a second ($asked)";
+
+    my $calls = $masters[0]->report->{commands};
+    is $nginx->decide('k'), 'A', 'a decision';
+    is $masters[0]->report->{commands}, $calls, 'is not asked of the old one';
 
     ends_well($nginx);
 };

@@ -55,9 +55,16 @@ sub works {
 }
 
 
+# "always": one that is killed has all that it said it had
+
 sub with_files {
     my (@servers) = @_;
-    $_->command('CONFIG', 'SET', 'appendonly', 'yes') foreach @servers;
+
+    foreach my $server (@servers) {
+        $server->command('CONFIG', 'SET', 'appendfsync', 'always');
+        $server->command('CONFIG', 'SET', 'appendonly', 'yes');
+    }
+
     return;
 }
 
