@@ -146,10 +146,10 @@ end
 -- (E).  A charge returns the token if it fails.  But for buckets a look
 -- changes nothing, unless the clock was set back.
 --
--- What has room for all decisions of a run (roomy: which changes nothing at
--- all) need not be looked at for each: the first one that is admitted is charged alone (charge_one, which
--- returns as a look does), since what can fail fails there, and then the rest
--- of them together (charge_rest).
+-- What has room for all decisions of a run (roomy tells, and changes nothing
+-- at all) need not be looked at for each: the first one that is admitted is
+-- charged alone (charge_one, which returns as a look does), since what can
+-- fail fails there, and then the rest of them together (charge_rest).
 --
 -- Functions are made when the first rule of their kind is met: to make all of
 -- them in each call takes as long as to decide.
@@ -170,12 +170,10 @@ local function bucket_functions()
     end
 
     local err = failed(pcall('DEL', KEYS[k]))
-    if err then
-      -- what expired long ago is none either
-      pcall('PEXPIREAT', KEYS[k], '1')
-    end
 
-    return err
+    -- without that right it would stay for ever
+
+    return err and failed(pcall('PEXPIREAT', KEYS[k], '1'))
   end
 
 
@@ -187,8 +185,16 @@ local function bucket_functions()
     if type(tat) ~= 'number' then
       local err = failed(tat)
 
-      if err == 'ERR' and type(pcall('GET', KEYS[k])) == 'string' then
-        err = 'WRONGVALUE'
+      -- its value, or the right to change it: the reply has no token for that
+
+      if err == 'ERR' then
+        local stored = pcall('GET', KEYS[k])
+
+        if type(stored) == 'string'
+           and (#stored > 16 or not match(stored, '^%d+$'))
+        then
+          err = 'WRONGVALUE'
+        end
       end
 
       return 'E', err
@@ -197,7 +203,7 @@ local function bucket_functions()
     local before, err = tat - rule.first, nil
 
     if before < 0 then
-      bucket_back(k, tat, rule)
+      bucket_back(k, OVER, rule)
       return 'E', 'WRONGVALUE'
     end
 
@@ -726,19 +732,17 @@ local function set_functions()
     end
   end
 
-  -- where the member is in ARGV
+
+  -- Whoever is in already is charged, too, if it is the first: what of the
+  -- rest can fail must fail here.  member is where it is in ARGV.
 
   local function set_charge_one(s, rule, member, provisional)
     local letter, value = set_look(s, rule, member, 1, 1)
     local err
 
-    if letter ~= 'E' and value then
+    if letter ~= 'E' and (value or not s.kept) then
       err = set_charge(s, ARGV[member], value == 'N',
                        value == 'N' and provisional)
-    end
-
-    if letter ~= 'E' and not err and not s.kept then
-      err = set_keep(s)
     end
 
     if err then

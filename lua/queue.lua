@@ -47,7 +47,8 @@
 --        probe
 -- reply  a word, then
 --        put     not that, but for each: "ok", "duplicate" or "full"; ticket
---        import  not that, but for each: "ok", "known" or "alias"
+--        import  not that, but for each: "ok"; "known"; or "alias": it is
+--                    another name of one that is there, maybe from now on
 --        find    "ok" and an entry, or "none"
 --        take    "ok", ms until something may be due, "1" if the pace leaves
 --                    no call now (else "0"), entries
@@ -420,7 +421,7 @@ local function import_one(a)
 
   if e then
     meet(e, a, status)
-    return 'known'
+    return e.ticket == ticket and 'known' or 'alias'
   end
 
   other, e = known(key)

@@ -28,11 +28,12 @@
 --        unit    token, event ("sell", "release", "keep" or "renew"), status
 --                    (of "keep": "1" if what was released is wanted again),
 --                    lease, ticket
---        edit    "all", "check" or "do"; look; for each: what ("set", "add",
---                    "close", "open", "expire" or "delete"), code, units,
+--        edit    "all", "check" or "do"; look; most; for each: what ("set",
+--                    "add", "close", "open", "expire" or "delete"), code, units,
 --                    expires
---        code
---        audit   count
+--        code    most
+--        audit   most, count; and where to begin: a moment, and how many of it
+--                    to leave out
 --        name    code...
 --        unname  for each: code, stamp
 --        names   after, count
@@ -43,16 +44,17 @@
 --                    "in_progress"; "redeemed" and the status; "late":
 --                    something has become of a unit by this token
 --        unit    "ok" or "none"; the unit's state before and after
---        edit    "ok", and of the last code, unless it was deleted, as "code";
---                    "none", the number of the first that can't be (from 0),
---                    and why: "unknown", "too_few", "too_many" or "in_use"
+--        edit    "ok", how many of the codes were there before, and of the
+--                    last code, unless it was deleted, as "code"; "none", the
+--                    number of the first that can't be (from 0), and why:
+--                    "unknown", "too_few", "too_many" or "in_use"
 --        code    "ok", initial, sold, reserved, forgotten, closed, expires, and
 --                    counted anew: units sold, and reserved; or "none"; or
 --                    "more": it is to be asked again, for more has run out
 --                    than one call looks at
---        audit   the same; "1" if there are more units (else "0"); units, the
---                    oldest first, each as 7 words: token, user, state, made,
---                    until, status, ticket or ""
+--        audit   the same; "1" if there are more units (else "0"), and where
+--                    they begin; units, the oldest first, each as 7 words:
+--                    token, user, state, made, until, status, ticket or ""
 --        name    "ok", the stamps
 --        unname  "ok"
 --        names   "ok", codes in the order of their bytes, behind "after"
@@ -62,6 +64,10 @@
 --        any     or "broken" and why: a key of another type, or a value that is
 --                    never written here.  Nothing was changed.
 --        An error is an error reply.
+--
+-- `most` is how many leases may run out, and how many units be forgotten, in
+-- this call: nothing else is served by the server meanwhile.  Of an edit it is
+-- that of all codes together.
 --
 -- Moments are UNIX milliseconds of the server's clock; states are numbers, as
 -- in C.  What ends later than it could was said by a clock that was ahead: its
@@ -110,9 +116,6 @@ local IS_RESERVED = { [RESERVED] = 1, [KEPT] = 1 }
 local STOCK_MAX = 1000000000
 local REMEMBERED, TOMBSTONE = 86400000, 600000
 local SWEEP = 64
-
--- of "code" and "audit"
-local SWEEP_ALL = 1000
 
 local time = call('TIME')
 local now = time[1] * 1000 + floor(time[2] / 1000)
@@ -337,10 +340,15 @@ end
 
 
 -- Leases that are over run out, and what was remembered for long enough is
--- forgotten.  Returns whether there may be more.
+-- forgotten: of each at most so many.  Returns whether there may be more, and
+-- how many there were.
 
 local function sweep(c, most)
   local due, units, n, full = {}, {}, 0, false
+
+  if most <= 0 then
+    return true, 0
+  end
 
   -- one that can't be read is met before anything is changed
 
@@ -369,14 +377,14 @@ local function sweep(c, most)
   end
 
   for set = LEASE, GONE do
-    for _ = 1, min(c.cards[set], SWEEP) do
+    for _ = 1, min(c.cards[set], most) do
       if not ahead(set) then
         break
       end
     end
   end
 
-  return full
+  return full, n
 end
 
 
@@ -689,8 +697,8 @@ end
 
 
 local function edit()
-  local how = ARGV[2]
-  local n = (#ARGV - 3) / 4
+  local how, most = ARGV[2], tonumber(ARGV[4])
+  local n, there = (#ARGV - 4) / 4, 0
   local why = ARGV[3] == '1' and unsafe()
   local index = how == 'all' and n * NKEYS + 1 or nil
   local codes, last = {}
@@ -707,10 +715,12 @@ local function edit()
     at = (e - 1) * NKEYS
 
     local c = load()
-    local a = e * 4
+    local a = e * 4 + 1
 
     if c then
-      sweep(c, SWEEP)
+      local _, swept = sweep(c, most)
+
+      most, there = most - swept, there + 1
     end
 
     codes[e] = c
@@ -722,17 +732,19 @@ local function edit()
   end
 
   if how == 'check' then
-    return { 'ok' }
+    return { 'ok', integer(there) }
   end
 
   for e = 1, n do
-    local a = e * 4
+    local a = e * 4 + 1
 
     at = (e - 1) * NKEYS
     last = edit_one(codes[e], ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], index)
   end
 
-  return last and info({ 'ok' }, last) or { 'ok' }
+  local reply = { 'ok', integer(there) }
+
+  return last and info(reply, last) or reply
 end
 
 
@@ -743,34 +755,45 @@ local function code()
     return { 'none' }
   end
 
-  return sweep(c, SWEEP_ALL) and { 'more' } or info({ 'ok' }, c)
+  return sweep(c, tonumber(ARGV[2])) and { 'more' } or info({ 'ok' }, c)
 end
 
 
 local function audit()
   local reply = code()
-  local most = tonumber(ARGV[2])
+  local count, from, but = tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
   if reply[1] ~= 'ok' then
     return reply
   end
 
-  local list = call('ZRANGE', KEYS[at + MADE], 0, most)
+  local list = call('ZRANGEBYSCORE', KEYS[at + MADE], from, '+inf',
+                    'WITHSCORES', 'LIMIT', but, integer(count + 1))
+  local n = min(#list / 2, count)
+  local next = #reply + 1
 
-  reply[#reply + 1] = #list > most and '1' or '0'
+  -- these are known in the end
 
-  for l = 1, min(#list, most) do
-    local u = unit_of(list[l])
+  reply[next], reply[next + 1], reply[next + 2] = '', '', ''
+
+  for l = 1, n do
+    local token, made = list[l * 2 - 1], list[l * 2]
+    local u = unit_of(token)
+
+    from, but = made, made == from and but + 1 or 1
 
     if u then
       local r = #reply
 
       reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4] =
-        list[l], u.user, integer(u.state), u.made
+        token, u.user, integer(u.state), u.made
       reply[r + 5], reply[r + 6], reply[r + 7] =
         u.ends, u.status, u.ticket ~= '-' and u.ticket or ''
     end
   end
+
+  reply[next], reply[next + 1], reply[next + 2] =
+    #list / 2 > count and '1' or '0', from, integer(but)
 
   return reply
 end

@@ -47,6 +47,7 @@ SERVER
     audited();
     sold_out();
     logged();
+    metrics($store);
 
     $test->end;
 }
@@ -366,7 +367,7 @@ sub upload { return codes('POST', $_[1] // '', $_[0]) }
 
 sub uploaded {
     is_deeply upload("U1,10\nu2,20,2030-01-01T00:00:00Z\n")->{json},
-        { codes => 2 }, 'upload: two lines';
+        { codes => 2, new => 2 }, 'upload: two lines';
     is_deeply $test->code('U1'),
         { code => 'U1', initial => 10, sold => 0, reserved => 0, free => 10 },
         'the first';
@@ -374,8 +375,11 @@ sub uploaded {
         { code => 'U2', initial => 20, sold => 0, reserved => 0, free => 20,
           expires => 1_893_456_000 }, 'the second';
 
-    is upload("U1,11")->{json}{codes}, 1, 'upload: without an end of line';
+    is_deeply upload("U1,11")->{json}, { codes => 1, new => 0 },
+        'upload: without an end of line';
     is $test->code('U1')->{free}, 11, 'what was there is changed';
+    is_deeply upload("U1,11\nU2,20\nS4,5\n")->{json}, { codes => 3, new => 1 },
+        'upload: once more, and one that is new';
 
     my $sheet = "\xef\xbb\xbf" . join "\r\n", 'Code,STOCK,expires',
         '"S1","1","1893456000"', '', ' S2 , 2 , ', "S3,3\t", '', '';
@@ -613,6 +617,19 @@ sub logged {
 
     my $token = $nginx->token;
     ok !$nginx->log_lines(qr/$token/), 'log: not the token';
+
+    return;
+}
+
+
+# what is Redis's is not there without one
+
+sub metrics {
+    my ($store) = @_;
+    my $metrics = $nginx->metrics;
+
+    is join(' ', map { $metrics->{"iap_guard_stock_$_"} // '-' } qw(up notes)),
+        $store eq 'file' ? '- -' : '1 0', "metrics: the stock in $store";
 
     return;
 }

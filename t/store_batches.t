@@ -105,6 +105,28 @@ foreach my $round (1 .. 3) {
     };
 }
 
+# Each user's bucket is another place, and a call of its own.  The window is
+# asked after them, when all are told that were answered together.
+
+subtest 'what is asked later' => sub {
+    my $nginx = site($redis, 'mode=proxy timeout=20s', connections => 512,
+        server => 'location = /t { iap_guard t;
+                                   iap_guard_user $arg_u capacity=1 rate=1r/h;
+                                   iap_guard_global rate=1000r/h window=1h;
+                                   empty_gif; }');
+
+    is statuses($nginx, '/t?u=first', 1), '200', 'a first one';
+
+    my $before = scripts($redis);
+    my %passed = passed($nginx, map { "/t?u=$_" } 1 .. 40);
+
+    is scalar(keys %passed), 40, 'forty users';
+    cmp_ok scripts($redis) - $before, '<=', 40 + 8, 'and the window for all';
+
+    ends_well($nginx);
+    $redis->cli('FLUSHALL');
+};
+
 done_testing;
 
 

@@ -148,7 +148,7 @@ subtest 'what is given back is nobody who has passed' => sub {
         return statuses($one, "$path&u=y&d=spent2", 1) eq '429' ? 0 : 1;
     });
     $redis->command('SET', 'iap:g:device:spent2',
-                    2 ** 52, 'PX', 3_600_000);
+                    '4503599627370496', 'PX', 3_600_000);
     ok(IapGuard::Nginx->wait_for(5, sub { $proxy->held('decide') }),
        'it waits to hear of the device');
     is statuses($two, "$path&u=y&d=fresh", 1), '200',

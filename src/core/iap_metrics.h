@@ -59,6 +59,10 @@
       "Activation webhooks sent, by what became of them.")                    \
     X(CODE, "iap_guard_code_total", "counter", "guard,event",                 \
       "What happened to requests with a promo code, and to their units.")     \
+    X(STOCK_UP, "iap_guard_stock_up", "gauge", "",                            \
+      "Whether Redis can be asked for promo codes: 1, or 0 while it can't.")  \
+    X(STOCK_NOTES, "iap_guard_stock_notes", "gauge", "",                      \
+      "Units of which the stock's Redis is still to be told.")                \
     X(LEDGER_UP, "iap_guard_ledger_up", "gauge", "",                          \
       "Whether the ledger's Redis answers: 1, or 0 while it is down.")        \
     X(LEDGER_COMMIT_SECONDS, "iap_guard_ledger_commit_seconds", "histogram",  \

@@ -26,9 +26,9 @@ static ngx_int_t ngx_iap_batch_add(ngx_iap_batch_t *batch,
     ngx_iap_subject_t *part);
 static void ngx_iap_batch_broken(ngx_iap_subject_t *part);
 static ngx_int_t ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply);
-static ngx_int_t ngx_iap_batch_read(ngx_iap_batch_t *batch,
-    redisReply *reply);
-static ngx_int_t ngx_iap_batch_read_more(ngx_iap_batch_t *batch,
+static void ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply,
+    ngx_iap_more_t *more, ngx_uint_t well);
+static ngx_int_t ngx_iap_batch_check(ngx_iap_batch_t *batch,
     redisReply *reply, ngx_iap_more_t *more);
 static void ngx_iap_batch_read_part(ngx_iap_subject_t *part,
     const char *letters, iap_ticks_t wait, uint64_t moment);
@@ -191,24 +191,30 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
 
     ngx_int_t           rc;
     ngx_uint_t          i;
+    ngx_iap_more_t      more;
     ngx_iap_redis_t    *redis;
     ngx_iap_subject_t  *part;
 
     redis = call->redis;
     redis->nbatches--;
 
+    rc = reply ? ngx_iap_batch_check(batch, reply, &more) : NGX_ERROR;
+
     /* The next one leaves before this one is read: else the server would have
        nothing to do meanwhile.  After a failure it is seen first which node
-       is left. */
+       is left; and where keys live in several places nothing has been kept
+       back, and what is asked now can yet go together. */
 
-    if (reply != NULL && !redis->ending) {
+    if (rc == NGX_OK && !redis->slots && !redis->ending) {
         ngx_iap_batch_flush(redis);
 
     } else if (!ngx_queue_empty(&redis->pending) && !redis->flush.posted) {
         ngx_post_event(&redis->flush, &ngx_posted_events);
     }
 
-    rc = reply ? ngx_iap_batch_read(batch, reply) : NGX_ERROR;
+    if (rc != NGX_ERROR) {
+        ngx_iap_batch_read(batch, reply, &more, rc == NGX_OK);
+    }
 
     /* those that the reply did not tell of */
 
@@ -223,30 +229,25 @@ ngx_iap_batch_done(ngx_iap_call_t *call, redisReply *reply)
 
     ngx_free(batch);
 
-    return rc;
+    return rc == NGX_OK ? NGX_OK : NGX_ERROR;
 }
 
 
-/* the moment, the letters of all parts, and more of some */
+/* what it tells of the parts; well: of no node that can't serve, of which the
+   store tells */
 
-static ngx_int_t
-ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
+static void
+ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply,
+    ngx_iap_more_t *more, ngx_uint_t well)
 {
     uint64_t             moment;
-    ngx_int_t            rc;
     ngx_uint_t           i;
     const char          *letters;
     iap_ticks_t          wait;
     redisReply          *token;
     redisReply          *users;
-    ngx_iap_more_t       more;
     ngx_iap_subject_t   *part;
 
-    if (ngx_iap_batch_read_more(batch, reply, &more) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    rc = NGX_OK;
     moment = (uint64_t) reply->element[0]->integer;
     letters = reply->element[1]->str;
 
@@ -255,20 +256,13 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
         token = NULL;
         users = NULL;
 
-        if (more.next < more.last
-            && more.next[0]->integer == (long long) i + 1)
+        if (more->next < more->last
+            && more->next[0]->integer == (long long) i + 1)
         {
-            wait = (iap_ticks_t) more.next[1]->integer;
-            token = more.next[2];
-            users = more.next[3];
-            more.next += NGX_IAP_MORE;
-        }
-
-        if (token != NULL && ngx_iap_call_is_sick(token->str, token->len)) {
-            (void) ngx_cpystrn((u_char *) batch->call.redis->why,
-                               (u_char *) token->str,
-                               sizeof(batch->call.redis->why));
-            rc = NGX_ERROR;
+            wait = (iap_ticks_t) more->next[1]->integer;
+            token = more->next[2];
+            users = more->next[3];
+            more->next += NGX_IAP_MORE;
         }
 
         part = batch->parts[i];
@@ -283,7 +277,7 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
             ngx_iap_batch_full(part, users);
         }
 
-        if (token != NULL && token->len != 0 && rc == NGX_OK) {
+        if (token != NULL && token->len != 0 && well) {
             ngx_iap_batch_say_broken(batch->call.redis, part, letters, token);
         }
 
@@ -292,18 +286,19 @@ ngx_iap_batch_read(ngx_iap_batch_t *batch, redisReply *reply)
 
         ngx_iap_decision_told(part->decision, part->part);
     }
-
-    return rc;
 }
 
 
-/* whether it is a reply for these parts */
+/* Whether it is a reply for these parts: the moment, the letters of all, and
+   more of some.  NGX_DECLINED: it is, of a node that can't serve; NGX_ERROR:
+   it is not. */
 
 static ngx_int_t
-ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
+ngx_iap_batch_check(ngx_iap_batch_t *batch, redisReply *reply,
     ngx_iap_more_t *more)
 {
     size_t         letters;
+    ngx_int_t      rc;
     long long      number;
     ngx_uint_t     i;
     redisReply   **fields;
@@ -331,6 +326,7 @@ ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
     more->last = reply->element + reply->elements;
 
     number = 0;
+    rc = NGX_OK;
 
     for (fields = more->next; fields < more->last; fields += NGX_IAP_MORE) {
 
@@ -347,9 +343,16 @@ ngx_iap_batch_read_more(ngx_iap_batch_t *batch, redisReply *reply,
         }
 
         number = fields[0]->integer;
+
+        if (ngx_iap_call_is_sick(fields[2]->str, fields[2]->len)) {
+            (void) ngx_cpystrn((u_char *) batch->call.redis->why,
+                               (u_char *) fields[2]->str,
+                               sizeof(batch->call.redis->why));
+            rc = NGX_DECLINED;
+        }
     }
 
-    return NGX_OK;
+    return rc;
 }
 
 

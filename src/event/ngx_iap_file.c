@@ -8,6 +8,9 @@
  *
  * While a task is under way the group and the handle are the thread's; what
  * waits, and everything of nginx, is the loop's.
+ *
+ * There are two of all this, side by side: what counts all units of a code goes
+ * by a handle of its own, and nobody waits for it.
  */
 
 #include "ngx_iap_file.h"
@@ -20,12 +23,19 @@
 /* a failure that comes back sooner is the same one, in the log */
 #define NGX_IAP_FILE_QUIET     1000
 
+/* for all operations, and for AUDIT and CODES */
+#define NGX_IAP_FILE_ALL       0
+#define NGX_IAP_FILE_COUNTS    1
+#define NGX_IAP_FILE_LANES     2
+
+
+typedef struct ngx_iap_file_s  ngx_iap_file_t;
+
+
+/* a handle, and what goes by it */
 
 typedef struct {
-    ngx_iap_ledger_t        ledger;         /* first */
-    ngx_str_t               path;           /* the configuration's */
-    ngx_thread_pool_t      *pool;
-    ngx_iap_zone_t         *zone;
+    ngx_iap_file_t         *file;
     ngx_iap_file_db_t      *db;
 
     ngx_queue_t             waiting;
@@ -38,26 +48,39 @@ typedef struct {
     ngx_uint_t              running;        /* until the loop has heard of its
                                                end */
     ngx_atomic_t            ended;          /* the thread's last word */
+} ngx_iap_file_lane_t;
+
+
+struct ngx_iap_file_s {
+    ngx_iap_ledger_t        ledger;         /* first */
+    ngx_str_t               path;           /* the configuration's */
+    ngx_thread_pool_t      *pool;
+    ngx_iap_zone_t         *zone;
+    ngx_iap_file_lane_t     lanes[NGX_IAP_FILE_LANES];
 
     ngx_uint_t              down;           /* said so */
     ngx_msec_t              failed_at;
     char                    reason[NGX_IAP_FILE_REASON];    /* as said */
-} ngx_iap_file_t;
+};
 
 
+static ngx_int_t ngx_iap_file_lane_init(ngx_iap_file_t *file,
+    ngx_iap_file_lane_t *lane, ngx_iap_file_db_conf_t *conf);
+static void ngx_iap_file_free(ngx_iap_file_t *file);
 static void ngx_iap_file_submit(ngx_iap_ledger_t *ledger,
     ngx_iap_ledger_op_t *op);
 static void ngx_iap_file_start_handler(ngx_event_t *ev);
-static void ngx_iap_file_group(ngx_iap_file_t *file);
+static void ngx_iap_file_group(ngx_iap_file_lane_t *lane);
 static void ngx_iap_file_thread(void *data, ngx_log_t *log);
 static void ngx_iap_file_ended_handler(ngx_event_t *ev);
-static void ngx_iap_file_finish(ngx_iap_file_t *file);
-static void ngx_iap_file_count_commit(ngx_iap_file_t *file);
-static void ngx_iap_file_say_report(ngx_iap_file_t *file);
-static void ngx_iap_file_say_failed(ngx_iap_file_t *file);
+static void ngx_iap_file_finish(ngx_iap_file_lane_t *lane);
+static void ngx_iap_file_count_commit(ngx_iap_file_lane_t *lane);
+static void ngx_iap_file_say_report(ngx_iap_file_lane_t *lane);
+static void ngx_iap_file_say_failed(ngx_iap_file_lane_t *lane);
 static void ngx_iap_file_destroy(ngx_iap_ledger_t *ledger);
-static ngx_int_t ngx_iap_file_wait(ngx_iap_file_t *file);
-static void ngx_iap_file_rest(ngx_iap_file_t *file);
+static ngx_int_t ngx_iap_file_end_lane(ngx_iap_file_lane_t *lane);
+static ngx_int_t ngx_iap_file_wait(ngx_iap_file_lane_t *lane);
+static void ngx_iap_file_rest(ngx_iap_file_lane_t *lane);
 
 
 static const ngx_iap_ledger_methods_t  ngx_iap_file_methods = {
@@ -73,24 +96,12 @@ ngx_iap_ledger_t *
 ngx_iap_file_create(ngx_iap_file_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_log_t *log)
 {
+    ngx_uint_t               i;
     ngx_iap_file_t          *file;
     ngx_iap_file_db_conf_t   db;
 
     file = ngx_calloc(sizeof(ngx_iap_file_t), log);
     if (file == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(&db, sizeof(ngx_iap_file_db_conf_t));
-    db.path = (char *) conf->path.data;
-    db.lock = (char *) conf->lock.data;
-
-    file->db = ngx_iap_file_db_create(&db);
-
-    if (file->db == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, log, 0,
-                      "iap_guard ledger \"%V\": no memory", &conf->path);
-        ngx_free(file);
         return NULL;
     }
 
@@ -102,35 +113,82 @@ ngx_iap_file_create(ngx_iap_file_conf_t *conf, ngx_iap_zone_t *zone,
     file->path = conf->path;
     file->pool = conf->pool;
     file->zone = zone;
-    ngx_queue_init(&file->waiting);
 
-    file->start.handler = ngx_iap_file_start_handler;
-    file->start.data = file;
-    file->start.log = log;
+    ngx_memzero(&db, sizeof(ngx_iap_file_db_conf_t));
+    db.path = (char *) conf->path.data;
+    db.lock = (char *) conf->lock.data;
 
-    file->task.ctx = file;
-    file->task.handler = ngx_iap_file_thread;
-    file->task.event.handler = ngx_iap_file_ended_handler;
-    file->task.event.data = file;
-    file->task.event.log = log;
+    for (i = 0; i < NGX_IAP_FILE_LANES; i++) {
+        db.joins = i == NGX_IAP_FILE_COUNTS;
+
+        if (ngx_iap_file_lane_init(file, &file->lanes[i], &db) != NGX_OK) {
+            ngx_log_error(NGX_LOG_EMERG, log, 0,
+                          "iap_guard ledger \"%V\": no memory", &conf->path);
+            ngx_iap_file_free(file);
+            return NULL;
+        }
+    }
 
     return &file->ledger;
+}
+
+
+/* the file is not opened yet */
+
+static ngx_int_t
+ngx_iap_file_lane_init(ngx_iap_file_t *file, ngx_iap_file_lane_t *lane,
+    ngx_iap_file_db_conf_t *conf)
+{
+    lane->file = file;
+    ngx_queue_init(&lane->waiting);
+
+    lane->start.handler = ngx_iap_file_start_handler;
+    lane->start.data = lane;
+    lane->start.log = file->ledger.log;
+
+    lane->task.ctx = lane;
+    lane->task.handler = ngx_iap_file_thread;
+    lane->task.event.handler = ngx_iap_file_ended_handler;
+    lane->task.event.data = lane;
+    lane->task.event.log = file->ledger.log;
+
+    lane->db = ngx_iap_file_db_create(conf);
+
+    return lane->db != NULL ? NGX_OK : NGX_ERROR;
+}
+
+
+static void
+ngx_iap_file_free(ngx_iap_file_t *file)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IAP_FILE_LANES; i++) {
+        if (file->lanes[i].db != NULL) {
+            ngx_iap_file_db_destroy(file->lanes[i].db);
+        }
+    }
+
+    ngx_free(file);
 }
 
 
 static void
 ngx_iap_file_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
 {
-    ngx_iap_file_t  *file;
+    ngx_iap_file_t       *file;
+    ngx_iap_file_lane_t  *lane;
 
     file = (ngx_iap_file_t *) ledger;
+    lane = &file->lanes[ngx_iap_ledger_counts(op->kind) ? NGX_IAP_FILE_COUNTS
+                                                        : NGX_IAP_FILE_ALL];
 
-    ngx_queue_insert_tail(&file->waiting, &op->queue);
+    ngx_queue_insert_tail(&lane->waiting, &op->queue);
 
     /* not at once: others come in the same turn */
 
-    if (!file->running) {
-        ngx_post_event(&file->start, &ngx_posted_events);
+    if (!lane->running) {
+        ngx_post_event(&lane->start, &ngx_posted_events);
     }
 }
 
@@ -138,60 +196,60 @@ ngx_iap_file_submit(ngx_iap_ledger_t *ledger, ngx_iap_ledger_op_t *op)
 static void
 ngx_iap_file_start_handler(ngx_event_t *ev)
 {
-    ngx_uint_t       i;
-    ngx_iap_file_t  *file;
+    ngx_uint_t            i;
+    ngx_iap_file_lane_t  *lane;
 
-    file = ev->data;
+    lane = ev->data;
 
-    if (file->running) {
+    if (lane->running) {
         return;
     }
 
-    ngx_iap_file_group(file);
+    ngx_iap_file_group(lane);
 
-    if (file->nops == 0) {
+    if (lane->nops == 0) {
         return;
     }
 
-    ngx_log_debug1(NGX_LOG_DEBUG_CORE, file->ledger.log, 0,
-                   "iap guard ledger group of %ui", file->nops);
+    ngx_log_debug1(NGX_LOG_DEBUG_CORE, lane->file->ledger.log, 0,
+                   "iap guard ledger group of %ui", lane->nops);
 
-    file->running = 1;
-    file->ended = 0;
+    lane->running = 1;
+    lane->ended = 0;
 
-    if (ngx_thread_task_post(file->pool, &file->task) == NGX_OK) {
+    if (ngx_thread_task_post(lane->file->pool, &lane->task) == NGX_OK) {
         return;
     }
 
     /* the pool has said why */
 
-    for (i = 0; i < file->nops; i++) {
-        ngx_iap_ledger_fail(file->ops[i]);
+    for (i = 0; i < lane->nops; i++) {
+        ngx_iap_ledger_fail(lane->ops[i]);
     }
 
-    ngx_iap_file_finish(file);
+    ngx_iap_file_finish(lane);
 }
 
 
 static void
-ngx_iap_file_group(ngx_iap_file_t *file)
+ngx_iap_file_group(ngx_iap_file_lane_t *lane)
 {
     size_t                bytes;
     ngx_queue_t          *q;
     ngx_iap_ledger_op_t  *op;
 
-    file->nops = 0;
+    lane->nops = 0;
     bytes = 0;
 
-    while (!ngx_queue_empty(&file->waiting)
-           && file->nops < NGX_IAP_FILE_BATCH
+    while (!ngx_queue_empty(&lane->waiting)
+           && lane->nops < NGX_IAP_FILE_BATCH
            && bytes < NGX_IAP_FILE_BATCH_BYTES)
     {
-        q = ngx_queue_head(&file->waiting);
+        q = ngx_queue_head(&lane->waiting);
         op = ngx_queue_data(q, ngx_iap_ledger_op_t, queue);
 
         ngx_iap_ledger_start(op);
-        file->ops[file->nops++] = op;
+        lane->ops[lane->nops++] = op;
 
         if (op->kind == NGX_IAP_LEDGER_PUT) {
             bytes += ((ngx_iap_ledger_put_t *) op)->record.len;
@@ -205,75 +263,77 @@ ngx_iap_file_group(ngx_iap_file_t *file)
 static void
 ngx_iap_file_thread(void *data, ngx_log_t *log)
 {
-    ngx_iap_file_t  *file = data;
+    ngx_iap_file_lane_t  *lane = data;
 
-    ngx_iap_file_db_run(file->db, file->ops, file->nops, &file->report);
+    ngx_iap_file_db_run(lane->db, lane->ops, lane->nops, &lane->report);
 
     ngx_memory_barrier();
-    file->ended = 1;
+    lane->ended = 1;
 }
 
 
 static void
 ngx_iap_file_ended_handler(ngx_event_t *ev)
 {
-    ngx_iap_file_t  *file;
+    ngx_iap_file_lane_t  *lane;
 
-    file = ev->data;
+    lane = ev->data;
 
-    ngx_log_debug3(NGX_LOG_DEBUG_CORE, file->ledger.log, 0,
+    ngx_log_debug3(NGX_LOG_DEBUG_CORE, lane->file->ledger.log, 0,
                    "iap guard ledger group ended, failed:%ui odd:%ui us:%uL",
-                   file->report.failed, file->report.odd,
-                   file->report.commit);
+                   lane->report.failed, lane->report.odd,
+                   lane->report.commit);
 
-    ngx_iap_file_count_commit(file);
-    ngx_iap_file_say_report(file);
-    ngx_iap_file_finish(file);
+    ngx_iap_file_count_commit(lane);
+    ngx_iap_file_say_report(lane);
+    ngx_iap_file_finish(lane);
 }
 
 
 /* what `done` submits is of the next group */
 
 static void
-ngx_iap_file_finish(ngx_iap_file_t *file)
+ngx_iap_file_finish(ngx_iap_file_lane_t *lane)
 {
     ngx_uint_t            i;
     ngx_iap_ledger_op_t  *op;
 
-    for (i = file->nops; i > 0; i--) {
-        op = file->ops[i - 1];
+    for (i = lane->nops; i > 0; i--) {
+        op = lane->ops[i - 1];
 
         /* another round of it, before all that came later */
 
         if (op->more) {
-            ngx_queue_insert_head(&file->waiting, &op->queue);
+            ngx_queue_insert_head(&lane->waiting, &op->queue);
         }
     }
 
-    for (i = 0; i < file->nops; i++) {
+    for (i = 0; i < lane->nops; i++) {
 
-        if (!file->ops[i]->more) {
-            ngx_iap_ledger_finish(&file->ledger, file->ops[i]);
+        if (!lane->ops[i]->more) {
+            ngx_iap_ledger_finish(&lane->file->ledger, lane->ops[i]);
         }
     }
 
-    file->nops = 0;
-    file->running = 0;
+    lane->nops = 0;
+    lane->running = 0;
 
-    if (!ngx_queue_empty(&file->waiting)) {
-        ngx_post_event(&file->start, &ngx_posted_events);
+    if (!ngx_queue_empty(&lane->waiting)) {
+        ngx_post_event(&lane->start, &ngx_posted_events);
     }
 }
 
 
 static void
-ngx_iap_file_count_commit(ngx_iap_file_t *file)
+ngx_iap_file_count_commit(ngx_iap_file_lane_t *lane)
 {
     uint64_t                us;
     ngx_uint_t              i;
+    ngx_iap_file_t         *file;
     ngx_iap_zone_ledger_t  *ledger;
 
-    us = file->report.commit;
+    us = lane->report.commit;
+    file = lane->file;
 
     if (file->zone == NULL || us == 0) {
         return;
@@ -293,12 +353,14 @@ ngx_iap_file_count_commit(ngx_iap_file_t *file)
 
 
 static void
-ngx_iap_file_say_report(ngx_iap_file_t *file)
+ngx_iap_file_say_report(ngx_iap_file_lane_t *lane)
 {
     ngx_uint_t              level;
+    ngx_iap_file_t         *file;
     ngx_iap_file_report_t  *report;
 
-    report = &file->report;
+    file = lane->file;
+    report = &lane->report;
 
     if (report->made) {
         level = file->down ? NGX_LOG_ERR : NGX_LOG_NOTICE;
@@ -308,7 +370,7 @@ ngx_iap_file_say_report(ngx_iap_file_t *file)
     }
 
     if (report->failed) {
-        ngx_iap_file_say_failed(file);
+        ngx_iap_file_say_failed(lane);
         return;
     }
 
@@ -334,11 +396,13 @@ ngx_iap_file_say_report(ngx_iap_file_t *file)
 /* once for each reason that follows upon another */
 
 static void
-ngx_iap_file_say_failed(ngx_iap_file_t *file)
+ngx_iap_file_say_failed(ngx_iap_file_lane_t *lane)
 {
+    ngx_iap_file_t         *file;
     ngx_iap_file_report_t  *report;
 
-    report = &file->report;
+    file = lane->file;
+    report = &lane->report;
     file->failed_at = ngx_current_msec;
 
     if (file->down && ngx_strcmp(file->reason, report->reason) == 0) {
@@ -366,42 +430,58 @@ ngx_iap_file_destroy(ngx_iap_ledger_t *ledger)
 
     ngx_iap_ledger_close(ledger);
 
-    if (file->start.posted) {
-        ngx_delete_posted_event(&file->start);
-    }
+    for (i = 0; i < NGX_IAP_FILE_LANES; i++) {
 
-    if (file->running) {
-
-        if (ngx_iap_file_wait(file) != NGX_OK) {
+        if (ngx_iap_file_end_lane(&file->lanes[i]) != NGX_OK) {
             ngx_log_error(NGX_LOG_ALERT, ledger->log, 0,
                           "iap_guard ledger \"%V\": what was being written "
                           "has not ended", &file->path);
             return;
         }
-
-        for (i = 0; i < file->nops; i++) {
-
-            if (file->ops[i]->more) {
-                ngx_queue_insert_head(&file->waiting, &file->ops[i]->queue);
-
-            } else {
-                ngx_iap_ledger_drop(file->ops[i]);
-            }
-        }
     }
 
-    ngx_iap_file_rest(file);
-    ngx_iap_file_db_destroy(file->db);
-    ngx_free(file);
+    ngx_iap_file_free(file);
 }
 
 
 static ngx_int_t
-ngx_iap_file_wait(ngx_iap_file_t *file)
+ngx_iap_file_end_lane(ngx_iap_file_lane_t *lane)
+{
+    ngx_uint_t  i;
+
+    if (lane->start.posted) {
+        ngx_delete_posted_event(&lane->start);
+    }
+
+    if (lane->running) {
+
+        if (ngx_iap_file_wait(lane) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        for (i = 0; i < lane->nops; i++) {
+
+            if (lane->ops[i]->more) {
+                ngx_queue_insert_head(&lane->waiting, &lane->ops[i]->queue);
+
+            } else {
+                ngx_iap_ledger_drop(lane->ops[i]);
+            }
+        }
+    }
+
+    ngx_iap_file_rest(lane);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_iap_file_wait(ngx_iap_file_lane_t *lane)
 {
     ngx_uint_t  ms;
 
-    for (ms = 0; !file->ended; ms++) {
+    for (ms = 0; !lane->ended; ms++) {
 
         if (ms == NGX_IAP_FILE_END) {
             return NGX_ERROR;
@@ -422,47 +502,47 @@ ngx_iap_file_wait(ngx_iap_file_t *file)
  */
 
 static void
-ngx_iap_file_rest(ngx_iap_file_t *file)
+ngx_iap_file_rest(ngx_iap_file_lane_t *lane)
 {
     ngx_uint_t            i, n;
     ngx_iap_ledger_op_t  *op;
 
     for ( ;; ) {
-        ngx_iap_file_group(file);
+        ngx_iap_file_group(lane);
 
-        if (file->nops == 0) {
+        if (lane->nops == 0) {
             return;
         }
 
         n = 0;
 
-        for (i = 0; i < file->nops; i++) {
-            op = file->ops[i];
+        for (i = 0; i < lane->nops; i++) {
+            op = lane->ops[i];
 
             if (op->kind == NGX_IAP_LEDGER_PUT || ngx_iap_ledger_must(op)) {
-                file->ops[n++] = op;
+                lane->ops[n++] = op;
 
             } else {
                 ngx_iap_ledger_drop(op);
             }
         }
 
-        file->nops = n;
+        lane->nops = n;
 
         if (n == 0) {
             continue;
         }
 
-        ngx_iap_file_db_run(file->db, file->ops, n, &file->report);
-        ngx_iap_file_say_report(file);
+        ngx_iap_file_db_run(lane->db, lane->ops, n, &lane->report);
+        ngx_iap_file_say_report(lane);
 
         for (i = 0; i < n; i++) {
 
-            if (file->ops[i]->more) {
-                ngx_queue_insert_head(&file->waiting, &file->ops[i]->queue);
+            if (lane->ops[i]->more) {
+                ngx_queue_insert_head(&lane->waiting, &lane->ops[i]->queue);
 
             } else {
-                ngx_iap_ledger_drop(file->ops[i]);
+                ngx_iap_ledger_drop(lane->ops[i]);
             }
         }
     }

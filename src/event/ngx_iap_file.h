@@ -2,8 +2,9 @@
  * The ledger in a file: SQLite in WAL mode with full sync, in nginx's thread
  * pool.
  *
- * One task at a time per worker: all operations that came meanwhile are the
- * next one, in one transaction, with one sync.  Each operation stands on a
+ * One task at a time per worker, and one more for what counts all units of a
+ * code: all operations that came meanwhile are the next one, in one
+ * transaction, with one sync.  Each operation stands on a
  * savepoint of its own: one that fails takes no other with it.  Writers of
  * all processes queue on NAME.lock (flock), which is fair where SQLite's own
  * lock is not; readers do not wait.

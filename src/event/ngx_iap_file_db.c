@@ -40,6 +40,7 @@ ngx_iap_file_db_create(const ngx_iap_file_db_conf_t *conf)
     db->lock_fd = -1;
     db->schema = conf->schema != NULL ? conf->schema : &ngx_iap_file_schema;
     db->clock = conf->clock != NULL ? conf->clock : ngx_iap_file_clock;
+    db->joins = conf->joins;
     db->again = 1000 * (conf->again != 0 ? conf->again : NGX_IAP_FILE_AGAIN);
     db->path = ngx_iap_file_name(conf->path, "");
     db->lock = ngx_iap_file_name(conf->lock, "");

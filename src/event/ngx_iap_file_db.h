@@ -46,6 +46,9 @@ typedef struct {
                                                        system's */
     uint64_t                      again;    /* ms between two tries to open it;
                                                0: a second */
+    ngx_uint_t                    joins;    /* a file that is there and of the
+                                               present version is opened
+                                               without waiting for writers */
 } ngx_iap_file_db_conf_t;
 
 

@@ -16,7 +16,9 @@
 #define NGX_IAP_FILE_HEAD_ID       68
 
 
+static ngx_uint_t ngx_iap_file_join(ngx_iap_file_db_t *db);
 static ngx_int_t ngx_iap_file_open_locked(ngx_iap_file_db_t *db);
+static ngx_int_t ngx_iap_file_connect(ngx_iap_file_db_t *db);
 static ngx_int_t ngx_iap_file_make(ngx_iap_file_db_t *db, ngx_uint_t *made);
 static ngx_int_t ngx_iap_file_sync_dir(ngx_iap_file_db_t *db);
 static ngx_int_t ngx_iap_file_set_up(ngx_iap_file_db_t *db);
@@ -48,6 +50,10 @@ ngx_iap_file_open(ngx_iap_file_db_t *db)
         return NGX_ERROR;
     }
 
+    if (db->joins && ngx_iap_file_join(db)) {
+        return NGX_OK;
+    }
+
     if (ngx_iap_file_lock(db) != NGX_OK) {
         db->failed_at = ngx_iap_file_us();
         return NGX_ERROR;
@@ -66,6 +72,32 @@ ngx_iap_file_open(ngx_iap_file_db_t *db)
 }
 
 
+/* The lock is for making the file, and for changing its schema.  Whether it is
+   still the one at its path is looked at by each group. */
+
+static ngx_uint_t
+ngx_iap_file_join(ngx_iap_file_db_t *db)
+{
+    struct stat    st;
+    sqlite3_int64  id, version;
+
+    if (stat(db->path, &st) == 0 && S_ISREG(st.st_mode)
+        && ngx_iap_file_connect(db) == NGX_OK
+        && ngx_iap_file_once(db, "PRAGMA application_id", &id) == NGX_OK
+        && ngx_iap_file_once(db, "PRAGMA user_version", &version) == NGX_OK
+        && id == NGX_IAP_FILE_ID
+        && version == (sqlite3_int64) db->schema->nsteps
+        && ngx_iap_file_use_wal(db) == NGX_OK)
+    {
+        return 1;
+    }
+
+    ngx_iap_file_shut(db);
+
+    return 0;
+}
+
+
 static ngx_int_t
 ngx_iap_file_open_locked(ngx_iap_file_db_t *db)
 {
@@ -75,15 +107,7 @@ ngx_iap_file_open_locked(ngx_iap_file_db_t *db)
         return NGX_ERROR;
     }
 
-    if (sqlite3_open_v2(db->path, &db->sqlite,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL)
-        != SQLITE_OK)
-    {
-        ngx_iap_file_say_sqlite(db);
-        return NGX_ERROR;
-    }
-
-    if (ngx_iap_file_set_up(db) != NGX_OK
+    if (ngx_iap_file_connect(db) != NGX_OK
         || ngx_iap_file_migrate(db) != NGX_OK
         || ngx_iap_file_use_wal(db) != NGX_OK)
     {
@@ -99,6 +123,21 @@ ngx_iap_file_open_locked(ngx_iap_file_db_t *db)
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_iap_file_connect(ngx_iap_file_db_t *db)
+{
+    if (sqlite3_open_v2(db->path, &db->sqlite,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL)
+        != SQLITE_OK)
+    {
+        ngx_iap_file_say_sqlite(db);
+        return NGX_ERROR;
+    }
+
+    return ngx_iap_file_set_up(db);
 }
 
 

@@ -111,6 +111,7 @@ struct ngx_iap_file_db_s {
     const ngx_iap_file_schema_t  *schema;
     uint64_t                    (*clock)(void);
     uint64_t                      again;        /* us */
+    ngx_uint_t                    joins;        /* the configuration's */
 
     sqlite3                      *sqlite;       /* NULL: it is not open */
     sqlite3_stmt                 *statements[NGX_IAP_SQL_STATEMENTS];
@@ -327,11 +328,6 @@ ngx_int_t ngx_iap_file_reserve(ngx_iap_file_db_t *db,
 ngx_int_t ngx_iap_file_unit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 
 ngx_int_t ngx_iap_file_code(ngx_iap_file_db_t *db, ngx_str_t *text,
-    ngx_iap_file_code_t *code);
-
-/* from the columns of NGX_IAP_SQL_CODE, and of NGX_IAP_SQL_UNIT */
-
-ngx_int_t ngx_iap_file_code_row(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
     ngx_iap_file_code_t *code);
 
 /* units that are free, which may be below 0 */

@@ -357,8 +357,7 @@ const char *const  ngx_iap_file_texts[] = {
         " WHERE id = ?1",
     [NGX_IAP_SQL_CODE_DELETE] = "DELETE FROM codes WHERE id = ?1",
     [NGX_IAP_SQL_CODES] =
-        "SELECT id, initial, sold, reserved, forgotten, units, expires,"
-        " closed, code FROM codes WHERE code > ?1 ORDER BY code LIMIT ?2",
+        "SELECT code FROM codes WHERE code > ?1 ORDER BY code LIMIT ?2",
 
     [NGX_IAP_SQL_UNIT] =
         "SELECT n, state, status, user, unknown_sold FROM units"

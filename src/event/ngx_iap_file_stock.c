@@ -24,6 +24,8 @@ static ngx_iap_reserve_e ngx_iap_file_reserve_free(ngx_iap_file_db_t *db,
 static ngx_int_t ngx_iap_file_reserve_one(ngx_iap_file_db_t *db,
     ngx_iap_reserve_t *reserve, ngx_iap_file_code_t *code,
     ngx_iap_file_unit_t *own);
+static ngx_int_t ngx_iap_file_code_row(ngx_iap_file_db_t *db,
+    sqlite3_stmt *stmt, ngx_iap_file_code_t *code);
 static ngx_int_t ngx_iap_file_unit_of(ngx_iap_file_db_t *db,
     ngx_iap_file_code_t *code, iap_key_t *user, ngx_iap_file_unit_t *unit);
 static ngx_int_t ngx_iap_file_unit_by(ngx_iap_file_db_t *db,
@@ -417,7 +419,7 @@ ngx_iap_file_code(ngx_iap_file_db_t *db, ngx_str_t *text,
 
 /* numbers that can't be are not sold by */
 
-ngx_int_t
+static ngx_int_t
 ngx_iap_file_code_row(ngx_iap_file_db_t *db, sqlite3_stmt *stmt,
     ngx_iap_file_code_t *code)
 {

@@ -9,7 +9,7 @@
 
 
 static ngx_int_t ngx_iap_file_edit_may(ngx_iap_file_db_t *db,
-    ngx_iap_code_edit_t *edit, ngx_iap_edit_why_e *why);
+    ngx_iap_code_edit_t *edit, ngx_iap_stock_edit_t *op);
 static ngx_int_t ngx_iap_file_edit_units(ngx_iap_file_code_t *code,
     ngx_iap_code_edit_t *edit, ngx_iap_edit_why_e *why);
 static ngx_int_t ngx_iap_file_edit_one(ngx_iap_file_db_t *db,
@@ -27,10 +27,12 @@ ngx_iap_file_edit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
     ngx_iap_stock_edit_t  *edit;
 
     edit = (ngx_iap_stock_edit_t *) op;
+    edit->there = 0;
+    edit->changed = 0;
 
     for (i = 0; i < edit->n; i++) {
 
-        rc = ngx_iap_file_edit_may(db, &edit->edits[i], &edit->why);
+        rc = ngx_iap_file_edit_may(db, &edit->edits[i], edit);
 
         if (rc == NGX_DECLINED) {
             edit->bad = i;
@@ -50,6 +52,8 @@ ngx_iap_file_edit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         }
     }
 
+    edit->changed = edit->n;
+
     if (edit->n == 1) {
         ngx_iap_file_code_show(&code, &edit->edits[0].code, &edit->after);
     }
@@ -62,10 +66,13 @@ ngx_iap_file_edit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 
 static ngx_int_t
 ngx_iap_file_edit_may(ngx_iap_file_db_t *db, ngx_iap_code_edit_t *edit,
-    ngx_iap_edit_why_e *why)
+    ngx_iap_stock_edit_t *op)
 {
-    ngx_int_t            rc;
-    ngx_iap_file_code_t  code;
+    ngx_int_t             rc;
+    ngx_iap_edit_why_e   *why;
+    ngx_iap_file_code_t   code;
+
+    why = &op->why;
 
     if (ngx_iap_file_code(db, &edit->code, &code) != NGX_OK) {
         return NGX_ERROR;
@@ -81,6 +88,7 @@ ngx_iap_file_edit_may(ngx_iap_file_db_t *db, ngx_iap_code_edit_t *edit,
         return NGX_DECLINED;
     }
 
+    op->there++;
     rc = ngx_iap_file_sweep_code(db, &code);
 
     if (rc == NGX_ERROR || ngx_iap_file_code_save(db, &code) != NGX_OK) {

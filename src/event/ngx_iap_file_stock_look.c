@@ -1,6 +1,11 @@
 /*
  * Looking at codes: one, one with its units, or all.  Where leases are over,
  * they run out first.
+ *
+ * A code with its units, and all codes, are counted anew, which may take long,
+ * and so never under the lock: a group that writes only has leases run out, and
+ * the operation comes again.  What is over by then is not looked for once more,
+ * or it would never end where something is over at all times.
  */
 
 #include "ngx_iap_file_private.h"
@@ -9,8 +14,8 @@
 
 
 static ngx_int_t ngx_iap_file_look_code(ngx_iap_file_db_t *db,
-    ngx_iap_ledger_op_t *op, ngx_str_t *text, ngx_iap_code_t *found,
-    ngx_iap_file_code_t *code);
+    ngx_iap_ledger_op_t *op, ngx_str_t *text, ngx_uint_t swept,
+    ngx_iap_code_t *found, ngx_iap_file_code_t *code);
 static ngx_int_t ngx_iap_file_count_anew(ngx_iap_file_db_t *db,
     ngx_iap_file_code_t *code, ngx_iap_code_t *shown);
 static ngx_int_t ngx_iap_file_audit_units(ngx_iap_file_db_t *db,
@@ -19,10 +24,13 @@ static ngx_int_t ngx_iap_file_audit_unit(ngx_iap_file_db_t *db,
     sqlite3_stmt *stmt, ngx_iap_unit_info_t *info);
 static void ngx_iap_file_copy(sqlite3_stmt *stmt, int column, u_char *to,
     size_t size, uint8_t *len);
-static ngx_int_t ngx_iap_file_codes_rows(ngx_iap_file_db_t *db,
-    ngx_iap_stock_list_t *list, ngx_iap_file_code_t *codes);
-static ngx_int_t ngx_iap_file_codes_show(ngx_iap_file_db_t *db,
-    ngx_iap_stock_list_t *list, ngx_iap_file_code_t *codes);
+static ngx_int_t ngx_iap_file_codes_names(ngx_iap_file_db_t *db,
+    ngx_iap_stock_list_t *list);
+static ngx_int_t ngx_iap_file_codes_sweep(ngx_iap_file_db_t *db,
+    ngx_iap_stock_list_t *list);
+static ngx_int_t ngx_iap_file_codes_count(ngx_iap_file_db_t *db,
+    ngx_iap_stock_list_t *list);
+static void ngx_iap_file_codes_gone(ngx_iap_stock_list_t *list);
 
 
 ngx_int_t
@@ -34,7 +42,7 @@ ngx_iap_file_code_read(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 
     read = (ngx_iap_stock_read_t *) op;
 
-    rc = ngx_iap_file_look_code(db, op, &read->code, &read->found, &code);
+    rc = ngx_iap_file_look_code(db, op, &read->code, 0, &read->found, &code);
 
     return rc == NGX_AGAIN ? NGX_OK : rc;
 }
@@ -44,7 +52,8 @@ ngx_iap_file_code_read(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 
 static ngx_int_t
 ngx_iap_file_look_code(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
-    ngx_str_t *text, ngx_iap_code_t *found, ngx_iap_file_code_t *code)
+    ngx_str_t *text, ngx_uint_t swept, ngx_iap_code_t *found,
+    ngx_iap_file_code_t *code)
 {
     ngx_int_t  rc;
 
@@ -59,7 +68,7 @@ ngx_iap_file_look_code(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op,
         return NGX_AGAIN;
     }
 
-    rc = ngx_iap_file_sweep_code(db, code);
+    rc = swept ? NGX_OK : ngx_iap_file_sweep_code(db, code);
 
     if (rc == NGX_ERROR || rc == NGX_DECLINED) {
         return rc;
@@ -130,10 +139,17 @@ ngx_iap_file_audit(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
     audit->more = 0;
     audit->units = NULL;
 
-    rc = ngx_iap_file_look_code(db, op, &audit->code, &audit->found, &code);
+    rc = ngx_iap_file_look_code(db, op, &audit->code, audit->swept,
+                                &audit->found, &code);
 
     if (rc != NGX_OK) {
         return rc == NGX_AGAIN ? NGX_OK : rc;
+    }
+
+    if (db->mode == NGX_IAP_FILE_WRITE) {
+        audit->swept = 1;
+        op->more = 1;
+        return NGX_OK;
     }
 
     if (ngx_iap_file_count_anew(db, &code, &audit->found) != NGX_OK) {
@@ -231,39 +247,38 @@ ngx_iap_file_copy(sqlite3_stmt *stmt, int column, u_char *to, size_t size,
 ngx_int_t
 ngx_iap_file_codes(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 {
-    ngx_iap_file_code_t   *codes;
     ngx_iap_stock_list_t  *list;
 
     list = (ngx_iap_stock_list_t *) op;
 
-    list->n = 0;
-    list->more = 0;
-    list->codes = ngx_iap_ledger_room(op, list->count
-                                          * sizeof(ngx_iap_code_t));
-    codes = ngx_iap_ledger_room(op, list->count
-                                    * sizeof(ngx_iap_file_code_t));
-
-    if (list->codes == NULL || codes == NULL) {
-        ngx_iap_file_say(db, SQLITE_NOMEM, "no memory");
+    if (list->codes == NULL
+        && ngx_iap_file_codes_names(db, list) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    if (ngx_iap_file_codes_rows(db, list, codes) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return ngx_iap_file_codes_show(db, list, codes);
+    return db->mode == NGX_IAP_FILE_WRITE
+           ? ngx_iap_file_codes_sweep(db, list)
+           : ngx_iap_file_codes_count(db, list);
 }
 
 
-/* they are changed only when all are known */
-
 static ngx_int_t
-ngx_iap_file_codes_rows(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list,
-    ngx_iap_file_code_t *codes)
+ngx_iap_file_codes_names(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list)
 {
     ngx_int_t      rc;
     sqlite3_stmt  *stmt;
+
+    list->n = 0;
+    list->more = 0;
+    list->counted = 0;
+    list->swept = 0;
+    list->codes = ngx_iap_ledger_room(&list->op, list->count
+                                                 * sizeof(ngx_iap_code_t));
+    if (list->codes == NULL) {
+        ngx_iap_file_say(db, SQLITE_NOMEM, "no memory");
+        return NGX_ERROR;
+    }
 
     stmt = ngx_iap_file_query(db, NGX_IAP_SQL_CODES, "ti", list->after.data,
                               list->after.len,
@@ -285,10 +300,9 @@ ngx_iap_file_codes_rows(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list,
             return NGX_OK;
         }
 
-        if (ngx_iap_file_code_row(db, stmt, &codes[list->n]) != NGX_OK
-            || ngx_iap_file_text(db, &list->op, stmt, 8,
-                                 &list->codes[list->n].code)
-               != NGX_OK)
+        if (ngx_iap_file_text(db, &list->op, stmt, 0,
+                              &list->codes[list->n].code)
+            != NGX_OK)
         {
             ngx_iap_file_end(stmt);
             return NGX_ERROR;
@@ -299,35 +313,119 @@ ngx_iap_file_codes_rows(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list,
 }
 
 
+/* of some of those that are to be counted, as much as of one */
+
 static ngx_int_t
-ngx_iap_file_codes_show(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list,
-    ngx_iap_file_code_t *codes)
+ngx_iap_file_codes_sweep(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list)
 {
-    ngx_str_t        text;
-    ngx_int_t        rc;
-    ngx_uint_t       i;
-    ngx_iap_code_t  *shown;
+    int                   changes;
+    ngx_int_t             rc;
+    ngx_uint_t            i, last;
+    ngx_iap_file_code_t   code;
 
-    for (i = 0; i < list->n; i++) {
+    changes = sqlite3_total_changes(db->sqlite);
+    i = ngx_max(list->counted, list->swept);
+    last = ngx_min(list->n, i + NGX_IAP_STOCK_SWEEP);
 
-        rc = ngx_iap_file_sweep_code(db, &codes[i]);
+    for ( /* void */ ; i < last; i++) {
 
-        if (rc == NGX_ERROR || rc == NGX_DECLINED) {
-            return rc;
-        }
-
-        if (ngx_iap_file_code_save(db, &codes[i]) != NGX_OK) {
+        if (ngx_iap_file_code(db, &list->codes[i].code, &code) != NGX_OK) {
             return NGX_ERROR;
         }
 
-        shown = &list->codes[i];
-        text = shown->code;
-        ngx_iap_file_code_show(&codes[i], &text, shown);
+        rc = code.id != 0 ? ngx_iap_file_sweep_code(db, &code) : NGX_OK;
 
-        if (ngx_iap_file_count_anew(db, &codes[i], shown) != NGX_OK) {
+        if (rc == NGX_ERROR || ngx_iap_file_code_save(db, &code) != NGX_OK) {
             return NGX_ERROR;
+        }
+
+        if (rc == NGX_AGAIN) {
+            break;
+        }
+
+        list->swept = i + 1;
+
+        if (sqlite3_total_changes(db->sqlite) - changes
+            >= NGX_IAP_STOCK_SWEEP)
+        {
+            break;
         }
     }
 
+    list->op.more = list->counted < list->n;
+
     return NGX_OK;
+}
+
+
+/* as far as nothing is over.  A code and its units are as they were at one
+   moment; it may have been deleted since the first round. */
+
+static ngx_int_t
+ngx_iap_file_codes_count(ngx_iap_file_db_t *db, ngx_iap_stock_list_t *list)
+{
+    ngx_str_t             text;
+    ngx_int_t             rc;
+    ngx_iap_code_t       *shown;
+    ngx_iap_file_code_t   code;
+
+    while (list->counted < list->n) {
+
+        shown = &list->codes[list->counted];
+        text = shown->code;
+
+        if (ngx_iap_file_code(db, &text, &code) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        if (code.id == 0) {
+            ngx_iap_file_codes_gone(list);
+            continue;
+        }
+
+        if (list->counted >= list->swept) {
+            rc = ngx_iap_file_sweep_code(db, &code);
+
+            if (rc != NGX_OK) {
+                return rc;
+            }
+        }
+
+        ngx_iap_file_code_show(&code, &text, shown);
+
+        if (ngx_iap_file_count_anew(db, &code, shown) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        list->counted++;
+    }
+
+    return NGX_OK;
+}
+
+
+/* the next one to be counted; if it was all there is, the codes behind it are
+   what is asked for */
+
+static void
+ngx_iap_file_codes_gone(ngx_iap_stock_list_t *list)
+{
+    ngx_iap_code_t  *gone;
+
+    gone = &list->codes[list->counted];
+    list->n--;
+
+    if (list->swept > list->counted) {
+        list->swept--;
+    }
+
+    if (list->n == 0 && list->more) {
+        list->after = gone->code;
+        list->codes = NULL;
+        list->op.more = 1;
+        return;
+    }
+
+    memmove(gone, gone + 1,
+            (list->n - list->counted) * sizeof(ngx_iap_code_t));
 }

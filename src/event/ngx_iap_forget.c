@@ -293,7 +293,6 @@ ngx_iap_forget_done(ngx_iap_call_t *call, redisReply *reply)
 
     rc = NGX_OK;
     forget = fc->forget;
-    forget->ncalls--;
     told = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
 
     if (told || forget->over) {
@@ -304,6 +303,21 @@ ngx_iap_forget_done(ngx_iap_call_t *call, redisReply *reply)
     }
 
     ngx_free(fc);
+
+    /* being late, it may be given up at once: it is freed with its last call,
+       which this one still is */
+
+    if (!forget->over && !forget->redis->ending) {
+
+        if (told) {
+            ngx_iap_forget_progress(forget);
+
+        } else if (!forget->late) {
+            ngx_iap_forget_late(forget);
+        }
+    }
+
+    forget->ncalls--;
 
     if (forget->over) {
 
@@ -316,17 +330,6 @@ ngx_iap_forget_done(ngx_iap_call_t *call, redisReply *reply)
 
     if (forget->redis->ending) {
         return rc;
-    }
-
-    if (told) {
-        ngx_iap_forget_progress(forget);
-
-    } else if (!forget->late) {
-        ngx_iap_forget_late(forget);
-
-        if (forget->over) {
-            return rc;
-        }
     }
 
     ngx_iap_forget_pump(forget);

@@ -1,13 +1,14 @@
 /*
  * The ledger: what must never be lost.  Queued requests, their tickets and
  * results, whether a file keeps them (ngx_iap_file.h) or Redis does
- * (ngx_iap_stream.h).
+ * (ngx_iap_shared_ledger.h).
  *
  * Whatever is asked of it is an operation: it takes time, is carried out
  * elsewhere, and ends with `done`, called once from the event loop and never
  * from inside ngx_iap_ledger_submit().  Operations of one worker are carried
- * out in the order in which they were submitted; those that come close
- * together are committed together.  What `done` is told is true on the disk
+ * out in the order in which they were submitted, but for AUDIT and CODES, which
+ * nobody waits for, and which wait for nobody; those that come close together
+ * are committed together.  What `done` is told is true on the disk
  * (or as far as `durability=` asks) by then.
  *
  * An operation, its arguments and its results live on the heap and are the

@@ -63,6 +63,11 @@ void ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op);
 
 ngx_uint_t ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind);
 
+/* whether it counts all units of a code, which may be many, for somebody who
+   looks at them: nobody else should have to wait for that */
+
+ngx_uint_t ngx_iap_ledger_counts(ngx_iap_ledger_kind_e kind);
+
 /* whether it says what has happened, or is to happen: nobody says it again */
 
 ngx_uint_t ngx_iap_ledger_must(ngx_iap_ledger_op_t *op);

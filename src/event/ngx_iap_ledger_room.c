@@ -16,6 +16,9 @@ struct ngx_iap_ledger_room_s {
 };
 
 
+static void ngx_iap_ledger_fail_codes(ngx_iap_stock_list_t *list);
+
+
 void *
 ngx_iap_ledger_room(ngx_iap_ledger_op_t *op, size_t size)
 {
@@ -61,6 +64,19 @@ ngx_iap_ledger_adopt(ngx_iap_ledger_op_t *op, ngx_iap_ledger_op_t *from)
 }
 
 
+/* it begins anew */
+
+static void
+ngx_iap_ledger_fail_codes(ngx_iap_stock_list_t *list)
+{
+    list->n = 0;
+    list->codes = NULL;
+    list->more = 0;
+    list->counted = 0;
+    list->swept = 0;
+}
+
+
 void
 ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
 {
@@ -91,10 +107,11 @@ ngx_iap_ledger_fail(ngx_iap_ledger_op_t *op)
 
     case NGX_IAP_LEDGER_AUDIT:
         ((ngx_iap_stock_audit_t *) op)->n = 0;
+        ((ngx_iap_stock_audit_t *) op)->swept = 0;
         break;
 
     case NGX_IAP_LEDGER_CODES:
-        ((ngx_iap_stock_list_t *) op)->n = 0;
+        ngx_iap_ledger_fail_codes((ngx_iap_stock_list_t *) op);
         break;
 
     case NGX_IAP_LEDGER_NOTES:
@@ -126,6 +143,13 @@ ngx_iap_ledger_reads(ngx_iap_ledger_kind_e kind)
            || kind == NGX_IAP_LEDGER_AUDIT
            || kind == NGX_IAP_LEDGER_CODES
            || kind == NGX_IAP_LEDGER_NOTES;
+}
+
+
+ngx_uint_t
+ngx_iap_ledger_counts(ngx_iap_ledger_kind_e kind)
+{
+    return kind == NGX_IAP_LEDGER_AUDIT || kind == NGX_IAP_LEDGER_CODES;
 }
 
 

@@ -2,12 +2,19 @@
  * Promo codes: EDIT, CODE, AUDIT and CODES, each in steps of one call or of
  * many.
  *
- *     CODE, AUDIT                 the code
+ *     CODE                        the code
+ *     AUDIT                       the code, and its units in pieces
  *     CODES                       names, then each of them
- *     EDIT, of a single server    all at once
+ *     EDIT, of a single server    all at once; of more than fit into a piece:
+ *                                 whether all can be, then each piece
  *     EDIT, of a Cluster, or      whether each can be; the names; each of them;
  *     behind a proxy              the names of those that are there, and of
  *                                 those that are not any more
+ *
+ * A server does nothing else during a call, and counters may be there, too,
+ * whose decisions have little time: so no call is about more than a piece, and
+ * pieces go one after the other; and what runs out or is forgotten while
+ * several codes are looked at is bounded for all that is sent at once.
  *
  * The names of all codes are in a slot of their own.  A code is named before it
  * is made and once more after that, and its name is taken away after it was
@@ -19,7 +26,10 @@
 
 
 static void ngx_iap_shared_codes_step(ngx_iap_shared_codes_t *codes,
-    ngx_iap_step_e step, ngx_uint_t n);
+    ngx_iap_step_e step);
+static ngx_uint_t ngx_iap_shared_codes_size(ngx_iap_shared_codes_t *codes);
+static ngx_uint_t ngx_iap_shared_codes_all(ngx_iap_shared_codes_t *codes);
+static uint64_t ngx_iap_shared_codes_sweep(ngx_iap_shared_codes_t *codes);
 static void ngx_iap_shared_codes_send(ngx_iap_shared_codes_t *codes,
     ngx_iap_shared_part_t *part);
 static void ngx_iap_shared_codes_call(ngx_iap_shared_part_t *part);
@@ -31,9 +41,9 @@ static void ngx_iap_shared_codes_index(ngx_iap_shared_codes_t *codes,
     ngx_iap_args_t *args);
 static void ngx_iap_shared_codes_names_args(ngx_iap_shared_codes_t *codes,
     ngx_iap_args_t *args);
-static void ngx_iap_shared_codes_edit_args(ngx_iap_shared_codes_t *codes,
-    ngx_uint_t first, ngx_uint_t n, ngx_iap_args_t *args);
-static void ngx_iap_shared_codes_name_args(ngx_iap_shared_codes_t *codes,
+static void ngx_iap_shared_codes_edit_args(ngx_iap_shared_part_t *part,
+    ngx_iap_args_t *args);
+static void ngx_iap_shared_codes_name_args(ngx_iap_shared_part_t *part,
     ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_shared_codes_done(ngx_iap_call_t *call,
     redisReply *reply);
@@ -51,7 +61,7 @@ void
 ngx_iap_shared_codes(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
 {
     size_t                   extra;
-    ngx_uint_t               n, spread;
+    ngx_uint_t               n;
     ngx_iap_shared_codes_t  *codes;
 
     n = op->kind == NGX_IAP_LEDGER_EDIT ? ((ngx_iap_stock_edit_t *) op)->n : 0;
@@ -71,43 +81,104 @@ ngx_iap_shared_codes(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
                                   &shared->conf.prefix)
                       - codes->base.data;
 
-    spread = shared->stock->slots;
-
     switch (op->kind) {
 
     case NGX_IAP_LEDGER_EDIT:
-        ngx_iap_shared_codes_step(codes, spread ? NGX_IAP_STEP_CHECK
-                                                : NGX_IAP_STEP_ALL,
-                                  spread ? n : 1);
+        ngx_iap_shared_codes_step(codes, shared->stock->slots
+                                         || n > NGX_IAP_STOCK_PIECE
+                                         ? NGX_IAP_STEP_CHECK
+                                         : NGX_IAP_STEP_ALL);
         return;
 
     case NGX_IAP_LEDGER_CODES:
         codes->after = ((ngx_iap_stock_list_t *) op)->after;
-        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_NAMES, 1);
+        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_NAMES);
         return;
 
     default:
-        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_READ, 1);
+        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_READ);
         return;
     }
 }
 
 
+/* how many wait is known before the first of them is sent */
+
 static void
-ngx_iap_shared_codes_step(ngx_iap_shared_codes_t *codes, ngx_iap_step_e step,
-    ngx_uint_t n)
+ngx_iap_shared_codes_step(ngx_iap_shared_codes_t *codes, ngx_iap_step_e step)
 {
-    ngx_uint_t  i;
+    ngx_uint_t  i, n;
 
     codes->step = step;
-    codes->n = n;
-    codes->next = 0;
+    codes->size = ngx_iap_shared_codes_size(codes);
+    codes->n = (ngx_iap_shared_codes_all(codes) + codes->size - 1)
+               / codes->size;
 
-    n = ngx_min(n, NGX_IAP_SHARED_CALLS);
+    n = codes->size != 1 ? 1 : ngx_min(codes->n, NGX_IAP_SHARED_CALLS);
+
+    codes->next = n;
+    codes->waiting = n;
 
     for (i = 0; i < n; i++) {
-        ngx_iap_shared_codes_send(codes, &codes->parts[i]);
+        codes->parts[i].codes = codes;
+        codes->parts[i].i = i;
+        ngx_iap_shared_codes_call(&codes->parts[i]);
     }
+}
+
+
+/* codes of one call */
+
+static ngx_uint_t
+ngx_iap_shared_codes_size(ngx_iap_shared_codes_t *codes)
+{
+    switch (codes->step) {
+
+    case NGX_IAP_STEP_CHECK:
+        return codes->live.shared->stock->slots ? 1 : NGX_IAP_STOCK_PIECE;
+
+    case NGX_IAP_STEP_READ:
+    case NGX_IAP_STEP_NAMES:
+    case NGX_IAP_STEP_DO:
+        return 1;
+
+    default:
+        return NGX_IAP_STOCK_PIECE;
+    }
+}
+
+
+/* codes of the step */
+
+static ngx_uint_t
+ngx_iap_shared_codes_all(ngx_iap_shared_codes_t *codes)
+{
+    ngx_iap_ledger_op_t  *op;
+
+    op = codes->live.op;
+
+    if (op->kind == NGX_IAP_LEDGER_EDIT) {
+        return ((ngx_iap_stock_edit_t *) op)->n;
+    }
+
+    return op->kind == NGX_IAP_LEDGER_CODES
+           && codes->step == NGX_IAP_STEP_READ
+           ? ((ngx_iap_stock_list_t *) op)->n : 1;
+}
+
+
+ngx_uint_t
+ngx_iap_shared_codes_first(ngx_iap_shared_part_t *part)
+{
+    return part->i * part->codes->size;
+}
+
+
+ngx_uint_t
+ngx_iap_shared_codes_last(ngx_iap_shared_part_t *part)
+{
+    return ngx_min(ngx_iap_shared_codes_first(part) + part->codes->size,
+                   ngx_iap_shared_codes_all(part->codes));
 }
 
 
@@ -117,7 +188,6 @@ static void
 ngx_iap_shared_codes_send(ngx_iap_shared_codes_t *codes,
     ngx_iap_shared_part_t *part)
 {
-    part->codes = codes;
     part->i = codes->next++;
     codes->waiting++;
 
@@ -147,7 +217,7 @@ ngx_iap_shared_codes_call(ngx_iap_shared_part_t *part)
     case NGX_IAP_STEP_CHECK:
     case NGX_IAP_STEP_DO:
         part->call.slot = ngx_iap_shared_code_slot(shared,
-                                   ngx_iap_shared_codes_name(codes, part->i));
+                                             ngx_iap_shared_codes_name(part));
         break;
 
     default:
@@ -165,11 +235,13 @@ ngx_iap_shared_codes_call(ngx_iap_shared_part_t *part)
 
 
 ngx_str_t *
-ngx_iap_shared_codes_name(ngx_iap_shared_codes_t *codes, ngx_uint_t i)
+ngx_iap_shared_codes_name(ngx_iap_shared_part_t *part)
 {
+    ngx_uint_t            i;
     ngx_iap_ledger_op_t  *op;
 
-    op = codes->live.op;
+    i = ngx_iap_shared_codes_first(part);
+    op = part->codes->live.op;
 
     switch (op->kind) {
 
@@ -207,21 +279,26 @@ ngx_iap_shared_codes_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
         ngx_iap_shared_codes_names_args(codes, args);
         return;
 
-    case NGX_IAP_STEP_ALL:
-        ngx_iap_shared_codes_edit_args(codes, 0,
-                              ((ngx_iap_stock_edit_t *) codes->live.op)->n,
-                              args);
-        return;
-
     case NGX_IAP_STEP_CHECK:
+    case NGX_IAP_STEP_ALL:
     case NGX_IAP_STEP_DO:
-        ngx_iap_shared_codes_edit_args(codes, part->i, 1, args);
+        ngx_iap_shared_codes_edit_args(part, args);
         return;
 
     default:
-        ngx_iap_shared_codes_name_args(codes, args);
+        ngx_iap_shared_codes_name_args(part, args);
         return;
     }
+}
+
+
+/* of each set of a code's, in one call; those that wait may be one after the
+   other in the server */
+
+static uint64_t
+ngx_iap_shared_codes_sweep(ngx_iap_shared_codes_t *codes)
+{
+    return ngx_max(NGX_IAP_STOCK_SWEEP / codes->waiting, 1);
 }
 
 
@@ -230,21 +307,29 @@ ngx_iap_shared_codes_read_args(ngx_iap_shared_part_t *part,
     ngx_iap_args_t *args)
 {
     ngx_iap_ledger_op_t     *op;
+    ngx_iap_stock_audit_t   *audit;
     ngx_iap_shared_codes_t  *codes;
 
     codes = part->codes;
     op = codes->live.op;
 
     ngx_iap_shared_code_keys(codes->live.shared,
-                             ngx_iap_shared_codes_name(codes, part->i), args);
+                             ngx_iap_shared_codes_name(part), args);
 
-    if (op->kind == NGX_IAP_LEDGER_AUDIT) {
-        ngx_iap_shared_args_text(args, "audit");
-        ngx_iap_args_number(args, ((ngx_iap_stock_audit_t *) op)->count);
-
-    } else {
+    if (op->kind != NGX_IAP_LEDGER_AUDIT) {
         ngx_iap_shared_args_text(args, "code");
+        ngx_iap_args_number(args, ngx_iap_shared_codes_sweep(codes));
+        return;
     }
+
+    audit = (ngx_iap_stock_audit_t *) op;
+
+    ngx_iap_shared_args_text(args, "audit");
+    ngx_iap_args_number(args, ngx_iap_shared_codes_sweep(codes));
+    ngx_iap_args_number(args, ngx_min(audit->count - audit->n,
+                                      NGX_IAP_STOCK_PIECE));
+    ngx_iap_args_number(args, codes->made);
+    ngx_iap_args_number(args, codes->but);
 }
 
 
@@ -277,16 +362,20 @@ ngx_iap_shared_codes_names_args(ngx_iap_shared_codes_t *codes,
 
 
 static void
-ngx_iap_shared_codes_edit_args(ngx_iap_shared_codes_t *codes,
-    ngx_uint_t first, ngx_uint_t n, ngx_iap_args_t *args)
+ngx_iap_shared_codes_edit_args(ngx_iap_shared_part_t *part,
+    ngx_iap_args_t *args)
 {
-    u_char                units[NGX_INT64_LEN + 1];
-    ngx_uint_t            i;
-    ngx_iap_code_edit_t  *edit;
+    u_char                   units[NGX_INT64_LEN + 1];
+    ngx_uint_t               i, first, last;
+    ngx_iap_code_edit_t     *edit;
+    ngx_iap_shared_codes_t  *codes;
 
-    edit = ((ngx_iap_stock_edit_t *) codes->live.op)->edits + first;
+    codes = part->codes;
+    edit = ((ngx_iap_stock_edit_t *) codes->live.op)->edits;
+    first = ngx_iap_shared_codes_first(part);
+    last = ngx_iap_shared_codes_last(part);
 
-    for (i = 0; i < n; i++) {
+    for (i = first; i < last; i++) {
         ngx_iap_shared_code_keys(codes->live.shared, &edit[i].code, args);
     }
 
@@ -301,8 +390,9 @@ ngx_iap_shared_codes_edit_args(ngx_iap_shared_codes_t *codes,
                                      ? "check" : "do");
     ngx_iap_shared_args_text(args, codes->step == NGX_IAP_STEP_DO ? "0"
                                                                   : "1");
+    ngx_iap_args_number(args, ngx_iap_shared_codes_sweep(codes));
 
-    for (i = 0; i < n; i++) {
+    for (i = first; i < last; i++) {
         ngx_iap_shared_args_text(args, ngx_iap_shared_edits[edit[i].edit]);
         ngx_iap_args_bytes(args, edit[i].code.data, edit[i].code.len);
         ngx_iap_args_bytes(args, units,
@@ -336,19 +426,23 @@ ngx_iap_shared_codes_named(ngx_iap_shared_codes_t *codes, ngx_uint_t i)
 
 
 static void
-ngx_iap_shared_codes_name_args(ngx_iap_shared_codes_t *codes,
+ngx_iap_shared_codes_name_args(ngx_iap_shared_part_t *part,
     ngx_iap_args_t *args)
 {
-    ngx_uint_t             i;
-    ngx_iap_stock_edit_t  *op;
+    ngx_uint_t               i, last;
+    ngx_iap_stock_edit_t    *op;
+    ngx_iap_shared_codes_t  *codes;
 
+    codes = part->codes;
     op = (ngx_iap_stock_edit_t *) codes->live.op;
 
     ngx_iap_shared_codes_index(codes, args);
     ngx_iap_shared_args_text(args, codes->step == NGX_IAP_STEP_UNNAME
                                    ? "unname" : "name");
 
-    for (i = 0; i < op->n; i++) {
+    last = ngx_iap_shared_codes_last(part);
+
+    for (i = ngx_iap_shared_codes_first(part); i < last; i++) {
 
         if (!ngx_iap_shared_codes_named(codes, i)) {
             continue;
@@ -397,7 +491,10 @@ ngx_iap_shared_codes_done(ngx_iap_call_t *call, redisReply *reply)
 
     codes->waiting--;
 
-    if (codes->result != NGX_IAP_LEDGER_FAILED && codes->next < codes->n) {
+    if (codes->next < codes->n
+        && (codes->result == NGX_IAP_LEDGER_OK
+            || (codes->result == NGX_IAP_LEDGER_NONE && codes->size == 1)))
+    {
         ngx_iap_shared_codes_send(codes, part);
 
     } else if (codes->waiting == 0) {
@@ -419,7 +516,7 @@ ngx_iap_shared_codes_next(ngx_iap_shared_codes_t *codes)
 
     if (codes->result == NGX_IAP_LEDGER_FAILED
         || (codes->result == NGX_IAP_LEDGER_NONE
-            && codes->step <= NGX_IAP_STEP_CHECK))
+            && codes->step <= NGX_IAP_STEP_ALL))
     {
         ngx_iap_shared_codes_end(codes);
         return;
@@ -430,17 +527,25 @@ ngx_iap_shared_codes_next(ngx_iap_shared_codes_t *codes)
         return;
     }
 
-    if (codes->step <= NGX_IAP_STEP_ALL) {
+    if (codes->step == NGX_IAP_STEP_CHECK
+        && !codes->live.shared->stock->slots)
+    {
+        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_ALL);
+        return;
+    }
+
+    if (codes->step == NGX_IAP_STEP_READ || codes->step == NGX_IAP_STEP_ALL) {
         ngx_iap_shared_codes_end(codes);
         return;
     }
 
     op = (ngx_iap_stock_edit_t *) codes->live.op;
+    step = ngx_max(codes->step + 1, NGX_IAP_STEP_NAME);
 
-    for (step = codes->step + 1; step <= NGX_IAP_STEP_UNNAME; step++) {
+    for ( /* void */ ; step <= NGX_IAP_STEP_UNNAME; step++) {
 
         if (step == NGX_IAP_STEP_DO) {
-            ngx_iap_shared_codes_step(codes, step, op->n);
+            ngx_iap_shared_codes_step(codes, step);
             return;
         }
 
@@ -451,7 +556,7 @@ ngx_iap_shared_codes_next(ngx_iap_shared_codes_t *codes)
         }
 
         if (n != 0) {
-            ngx_iap_shared_codes_step(codes, step, 1);
+            ngx_iap_shared_codes_step(codes, step);
             return;
         }
     }
@@ -472,7 +577,7 @@ ngx_iap_shared_codes_listed(ngx_iap_shared_codes_t *codes)
     list = (ngx_iap_stock_list_t *) codes->live.op;
 
     if (codes->step == NGX_IAP_STEP_NAMES && list->n != 0) {
-        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_READ, list->n);
+        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_READ);
         return;
     }
 
@@ -485,7 +590,7 @@ ngx_iap_shared_codes_listed(ngx_iap_shared_codes_t *codes)
     list->n = n;
 
     if (n == 0 && list->more) {
-        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_NAMES, 1);
+        ngx_iap_shared_codes_step(codes, NGX_IAP_STEP_NAMES);
         return;
     }
 

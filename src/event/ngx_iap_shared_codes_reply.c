@@ -10,12 +10,15 @@
 #define NGX_IAP_SHARED_INFO   8
 #define NGX_IAP_SHARED_UNIT   7
 
+/* words in front of the units: whether there are more, and where */
+#define NGX_IAP_SHARED_NEXT   3
+
 
 static ngx_int_t ngx_iap_shared_codes_info(ngx_iap_shared_part_t *part,
     redisReply *reply);
 static ngx_int_t ngx_iap_shared_codes_numbers(redisReply **words,
     ngx_str_t *name, ngx_iap_code_t *code);
-static ngx_int_t ngx_iap_shared_codes_units(ngx_iap_stock_audit_t *audit,
+static ngx_int_t ngx_iap_shared_codes_units(ngx_iap_shared_codes_t *codes,
     redisReply *reply);
 static ngx_int_t ngx_iap_shared_codes_unit(redisReply **words,
     ngx_iap_unit_info_t *unit);
@@ -23,7 +26,9 @@ static ngx_int_t ngx_iap_shared_codes_names(ngx_iap_shared_codes_t *codes,
     redisReply *reply);
 static ngx_int_t ngx_iap_shared_codes_edited(ngx_iap_shared_part_t *part,
     redisReply *reply);
-static ngx_int_t ngx_iap_shared_codes_stamps(ngx_iap_shared_codes_t *codes,
+static ngx_int_t ngx_iap_shared_codes_changed(ngx_iap_shared_part_t *part,
+    redisReply *reply);
+static ngx_int_t ngx_iap_shared_codes_stamps(ngx_iap_shared_part_t *part,
     redisReply *reply);
 
 
@@ -50,10 +55,9 @@ ngx_iap_shared_codes_reply(ngx_iap_shared_part_t *part, redisReply *reply)
         return ngx_iap_shared_codes_names(codes, reply);
     }
 
-    name = ngx_iap_shared_codes_name(codes, part->i);
+    name = ngx_iap_shared_codes_name(part);
 
-    if (codes->step == NGX_IAP_STEP_ALL
-        && ((ngx_iap_stock_edit_t *) codes->live.op)->n > 1)
+    if (ngx_iap_shared_codes_last(part) - ngx_iap_shared_codes_first(part) > 1)
     {
         name = &ngx_iap_shared_one_of;
     }
@@ -75,7 +79,7 @@ ngx_iap_shared_codes_reply(ngx_iap_shared_part_t *part, redisReply *reply)
         return ngx_iap_shared_codes_edited(part, reply);
 
     case NGX_IAP_STEP_NAME:
-        return ngx_iap_shared_codes_stamps(codes, reply);
+        return ngx_iap_shared_codes_stamps(part, reply);
 
     default:
         return ngx_iap_shared_says(reply, "ok") ? NGX_OK : NGX_ERROR;
@@ -101,7 +105,7 @@ ngx_iap_shared_codes_info(ngx_iap_shared_part_t *part, redisReply *reply)
         return NGX_AGAIN;
     }
 
-    name = ngx_iap_shared_codes_name(codes, part->i);
+    name = ngx_iap_shared_codes_name(part);
 
     if (ngx_iap_shared_says(reply, "none")) {
 
@@ -134,7 +138,7 @@ ngx_iap_shared_codes_info(ngx_iap_shared_part_t *part, redisReply *reply)
     }
 
     if (rc == NGX_OK && op->kind == NGX_IAP_LEDGER_AUDIT) {
-        rc = ngx_iap_shared_codes_units((ngx_iap_stock_audit_t *) op, reply);
+        rc = ngx_iap_shared_codes_units(codes, reply);
     }
 
     return rc;
@@ -177,40 +181,54 @@ ngx_iap_shared_codes_numbers(redisReply **words, ngx_str_t *name,
 }
 
 
+/* some of them; NGX_AGAIN: the next ones.  What is forgotten between two calls
+   may have one of the same millisecond passed over. */
+
 static ngx_int_t
-ngx_iap_shared_codes_units(ngx_iap_stock_audit_t *audit, redisReply *reply)
+ngx_iap_shared_codes_units(ngx_iap_shared_codes_t *codes, redisReply *reply)
 {
-    size_t       n;
-    ngx_uint_t   i;
-    redisReply **words;
+    size_t                  n, front;
+    ngx_uint_t              i;
+    redisReply            **words;
+    ngx_iap_stock_audit_t  *audit;
 
-    if (reply->elements < 2 + NGX_IAP_SHARED_INFO) {
+    audit = (ngx_iap_stock_audit_t *) codes->live.op;
+    front = 1 + NGX_IAP_SHARED_INFO;
+
+    if (reply->elements < front + NGX_IAP_SHARED_NEXT) {
         return NGX_ERROR;
     }
 
-    words = &reply->element[2 + NGX_IAP_SHARED_INFO];
-    n = (reply->elements - 2 - NGX_IAP_SHARED_INFO) / NGX_IAP_SHARED_UNIT;
+    words = &reply->element[front];
+    n = (reply->elements - front - NGX_IAP_SHARED_NEXT) / NGX_IAP_SHARED_UNIT;
 
-    audit->more = ngx_iap_shared_is(words[-1], "1");
-    audit->units = ngx_iap_ledger_room(&audit->op, ngx_max(n, 1)
+    if (audit->units == NULL) {
+        audit->units = ngx_iap_ledger_room(&audit->op, audit->count
                                                * sizeof(ngx_iap_unit_info_t));
+    }
 
-    if (audit->units == NULL || n > audit->count) {
+    if (audit->units == NULL || n > audit->count - audit->n
+        || ngx_iap_shared_number(words[1], &codes->made) != NGX_OK
+        || ngx_iap_shared_number(words[2], &codes->but) != NGX_OK)
+    {
         return NGX_ERROR;
     }
+
+    audit->more = ngx_iap_shared_is(words[0], "1");
+    words += NGX_IAP_SHARED_NEXT;
 
     for (i = 0; i < n; i++) {
         if (ngx_iap_shared_codes_unit(&words[i * NGX_IAP_SHARED_UNIT],
-                                      &audit->units[i])
+                                      &audit->units[audit->n])
             != NGX_OK)
         {
             return NGX_ERROR;
         }
+
+        audit->n++;
     }
 
-    audit->n = n;
-
-    return NGX_OK;
+    return audit->more && audit->n < audit->count ? NGX_AGAIN : NGX_OK;
 }
 
 
@@ -317,22 +335,7 @@ ngx_iap_shared_codes_edited(ngx_iap_shared_part_t *part, redisReply *reply)
     op = (ngx_iap_stock_edit_t *) codes->live.op;
 
     if (ngx_iap_shared_says(reply, "ok")) {
-
-        if (op->n != 1 || reply->elements == 1) {
-            return NGX_OK;
-        }
-
-        if (reply->elements != 1 + NGX_IAP_SHARED_INFO
-            || ngx_iap_shared_codes_numbers(&reply->element[1],
-                                            &op->edits[0].code, &op->after)
-               != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-        op->after.difference = 0;
-
-        return NGX_OK;
+        return ngx_iap_shared_codes_changed(part, reply);
     }
 
     if (!ngx_iap_shared_says(reply, "none")
@@ -342,7 +345,7 @@ ngx_iap_shared_codes_edited(ngx_iap_shared_part_t *part, redisReply *reply)
         return NGX_ERROR;
     }
 
-    bad += part->i;
+    bad += ngx_iap_shared_codes_first(part);
     whys = sizeof(ngx_iap_shared_whys) / sizeof(char *);
 
     for (i = 0; i < whys; i++) {
@@ -368,20 +371,71 @@ ngx_iap_shared_codes_edited(ngx_iap_shared_part_t *part, redisReply *reply)
 }
 
 
-static ngx_int_t
-ngx_iap_shared_codes_stamps(ngx_iap_shared_codes_t *codes, redisReply *reply)
-{
-    size_t                 k;
-    ngx_uint_t             i;
-    ngx_iap_stock_edit_t  *op;
+/* they are, or they could be.  Which ones were there is known from the first
+   step, whichever that is. */
 
+static ngx_int_t
+ngx_iap_shared_codes_changed(ngx_iap_shared_part_t *part, redisReply *reply)
+{
+    uint64_t                 there;
+    ngx_iap_stock_edit_t    *op;
+    ngx_iap_shared_codes_t  *codes;
+
+    codes = part->codes;
     op = (ngx_iap_stock_edit_t *) codes->live.op;
+
+    if (reply->elements < 2
+        || ngx_iap_shared_number(reply->element[1], &there) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (codes->step == NGX_IAP_STEP_CHECK
+        || (codes->step == NGX_IAP_STEP_ALL && codes->n == 1))
+    {
+        op->there += (ngx_uint_t) there;
+    }
+
+    if (codes->step == NGX_IAP_STEP_CHECK) {
+        return NGX_OK;
+    }
+
+    op->changed += ngx_iap_shared_codes_last(part)
+                   - ngx_iap_shared_codes_first(part);
+
+    if (op->n != 1 || reply->elements == 2) {
+        return NGX_OK;
+    }
+
+    if (reply->elements != 2 + NGX_IAP_SHARED_INFO
+        || ngx_iap_shared_codes_numbers(&reply->element[2],
+                                        &op->edits[0].code, &op->after)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    op->after.difference = 0;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_iap_shared_codes_stamps(ngx_iap_shared_part_t *part, redisReply *reply)
+{
+    size_t                   k;
+    ngx_uint_t               i, last;
+    ngx_iap_shared_codes_t  *codes;
+
+    codes = part->codes;
+    last = ngx_iap_shared_codes_last(part);
 
     if (!ngx_iap_shared_says(reply, "ok")) {
         return NGX_ERROR;
     }
 
-    for (i = 0, k = 1; i < op->n; i++) {
+    for (i = ngx_iap_shared_codes_first(part), k = 1; i < last; i++) {
 
         if (!ngx_iap_shared_codes_named(codes, i)) {
             continue;

@@ -3,7 +3,7 @@
  * spool.
  *
  * All keys of a queue have one slot ("PREFIX:{q:NAME}:..."), and each operation
- * is one call of one script (lua/queue_*.lua), so that it is carried out whole
+ * is one call of one script (lua/queue.lua), so that it is carried out whole
  * or not at all, in a Cluster, too.  It has a link of its own: what WAIT and
  * WAITAOF hold up are no decisions.
  *
@@ -18,10 +18,12 @@
  * asked for, an error, a time-out or no connection: the request goes to the
  * file, whose commit then is what is answered.  It may be in both: it has the
  * same ticket and key, and is verified once or twice, never told of by two ids.
+ * That holds for what Redis has by the ticket of an earlier request as well:
+ * the file has it by that one.
  *
  * Why no Stream with a consumer group: it knows neither delays nor turns of
- * users.  A sorted set of what is due, a list of entries per user and a ring of
- * users do, and the count of leases that a group keeps is a field here.
+ * users.  Sorted sets of what waits, of what is due by users, and of their
+ * turns do, and the count of leases that a group keeps is a field here.
  *
  * The stock of promo codes is in Redis alone (lua/stock.lua), over a third
  * link.  A reservation has the time of a decision; what it may have reserved
@@ -30,11 +32,12 @@
  * "maxmemory-policy" of "allkeys-...".  What has become of a unit, where Redis
  * can't be told, is noted in the file, and told as soon as it can be.
  *
- * While the file has entries pending and Redis answers, they are moved, the
- * oldest first, NGX_IAP_LEDGER_BATCH at a time: put into Redis, then marked as
- * moved in the file.  What crashes in between is put once more, and found.  An
+ * While the file has entries and Redis keeps its promise, they are moved, the
+ * oldest first, NGX_IAP_SHARED_GROUP at a time: put into Redis, then removed
+ * from the file.  What crashes in between is put once more, and found.  An
  * entry whose key Redis has under another ticket becomes an alias: both tickets
- * tell of the same.  A put whose key is pending in the file goes to the file.
+ * tell of the same, and the unit of a promo code that it had is released.  A
+ * put whose key is in the file is answered by the ticket of that.
  */
 
 #ifndef NGX_IAP_SHARED_LEDGER_H

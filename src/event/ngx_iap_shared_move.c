@@ -6,12 +6,19 @@
  * What crashes in between is exported and imported once more, and found there.
  * An entry that is leased is left until it has been settled.
  *
+ * Where Redis has the key by another ticket, that one's entry is all that is
+ * left.  So the unit of a promo code that the record has is released: that is
+ * noted in the file before the entry is removed there.
+ *
  * One worker of a machine does it: the one that drains or, while none does, the
  * first.  Where a handover is asked for, it is done by whoever was asked, as
  * well, and whatever Redis promises.
  */
 
 #include "ngx_iap_shared_private.h"
+
+#include "iap_record.h"
+#include "iap_seal.h"
 
 
 /* bytes of records and results in one import */
@@ -27,6 +34,8 @@ struct ngx_iap_shared_move_s {
     ngx_uint_t                n;
     ngx_iap_entry_t          *entries;
     uint64_t                  now;      /* of the file */
+    uint64_t                  aliases;  /* a bit for each entry whose key Redis
+                                           has by another ticket */
     ngx_uint_t                moved;    /* entries so far, */
     uint64_t                  left;     /* and those that are not */
     unsigned                  failed:1;
@@ -40,6 +49,8 @@ typedef struct {
     ngx_iap_shared_live_t     live;     /* first */
     ngx_queue_t               queue;    /* of sq->handovers */
 } ngx_iap_shared_handover_t;
+
+_Static_assert(NGX_IAP_SHARED_GROUP <= 64, "a bit for each of a move");
 
 
 static ngx_uint_t ngx_iap_shared_moves(ngx_iap_shared_queue_t *sq);
@@ -60,6 +71,11 @@ static void ngx_iap_shared_move_followed(ngx_iap_call_t *call,
     redisReply *reply);
 static void ngx_iap_shared_move_imported(ngx_iap_shared_move_t *move,
     ngx_uint_t durable);
+static void ngx_iap_shared_move_release(ngx_iap_shared_queue_t *sq,
+    ngx_iap_entry_t *entry);
+static void ngx_iap_shared_move_note(ngx_iap_shared_t *shared,
+    iap_view_t plain);
+static void ngx_iap_shared_move_noted(ngx_iap_ledger_op_t *op);
 static void ngx_iap_shared_move_remove(ngx_iap_shared_move_t *move);
 static void ngx_iap_shared_move_removed(ngx_iap_ledger_op_t *op);
 static void ngx_iap_shared_move_end(ngx_iap_shared_move_t *move);
@@ -226,6 +242,7 @@ ngx_iap_shared_move_import(ngx_iap_shared_move_t *move)
 
     ngx_memzero(&move->call, sizeof(ngx_iap_call_t));
     move->heard = 0;
+    move->aliases = 0;
 
     move->call.script = &ngx_iap_script_queue;
     move->call.slot = sq->slot;
@@ -313,9 +330,11 @@ ngx_iap_shared_move_done(ngx_iap_call_t *call, redisReply *reply)
 
         for (i = 0; i < move->n && rc == NGX_OK; i++) {
 
-            if (!ngx_iap_shared_is(reply->element[i], "ok")
-                && !ngx_iap_shared_is(reply->element[i], "known")
-                && !ngx_iap_shared_is(reply->element[i], "alias"))
+            if (ngx_iap_shared_is(reply->element[i], "alias")) {
+                move->aliases |= UINT64_C(1) << i;
+
+            } else if (!ngx_iap_shared_is(reply->element[i], "ok")
+                       && !ngx_iap_shared_is(reply->element[i], "known"))
             {
                 rc = NGX_ERROR;
             }
@@ -346,15 +365,108 @@ ngx_iap_shared_move_followed(ngx_iap_call_t *call, redisReply *reply)
 static void
 ngx_iap_shared_move_imported(ngx_iap_shared_move_t *move, ngx_uint_t durable)
 {
+    ngx_uint_t  i;
+
     if (move->heard && (durable || move->forced)
         && !move->sq->shared->ending)
     {
+        for (i = 0; i < move->n; i++) {
+            if (move->aliases & (UINT64_C(1) << i)) {
+                ngx_iap_shared_move_release(move->sq, &move->entries[i]);
+            }
+        }
+
         ngx_iap_shared_move_remove(move);
         return;
     }
 
     move->failed = 1;
     ngx_iap_shared_move_end(move);
+}
+
+
+/* what is judged has no record any more, and its unit is sold or released; a
+   record that can't be read has none that could be named */
+
+static void
+ngx_iap_shared_move_release(ngx_iap_shared_queue_t *sq,
+    ngx_iap_entry_t *entry)
+{
+    u_char           *bytes;
+    iap_view_t        ticket, sealed, plain;
+    ngx_iap_queue_t  *queue;
+
+    if (entry->record.len == 0) {
+        return;
+    }
+
+    bytes = ngx_alloc(entry->record.len, sq->shared->ledger.log);
+    if (bytes == NULL) {
+        return;
+    }
+
+    queue = sq->queue;
+    ticket.data = entry->ticket;
+    ticket.len = IAP_TICKET_LEN;
+    sealed.data = entry->record.data;
+    sealed.len = entry->record.len;
+    plain.data = bytes;
+
+    if (iap_unseal(queue->keys, queue->nkeys, ticket, sealed, bytes,
+                   &plain.len)
+        == IAP_SEAL_OK)
+    {
+        ngx_iap_shared_move_note(sq->shared, plain);
+    }
+
+    ngx_explicit_memzero(bytes, entry->record.len);
+    ngx_free(bytes);
+}
+
+
+/* a note is counted before and after it is made */
+
+static void
+ngx_iap_shared_move_note(ngx_iap_shared_t *shared, iap_view_t plain)
+{
+    ngx_str_t        code;
+    iap_record_t     record;
+    ngx_iap_unit_t  *note;
+
+    if (!iap_record_read(&record, plain)
+        || record.code.len == 0
+        || record.code.len > IAP_CODE_MAX
+        || !iap_ticket_is(record.token))
+    {
+        return;
+    }
+
+    code.data = (u_char *) record.code.data;
+    code.len = record.code.len;
+
+    note = ngx_iap_shared_unit_make(shared, NGX_IAP_LEDGER_NOTE, &code,
+                                    record.token.data, IAP_STOCK_RELEASE);
+    if (note == NULL) {
+        return;
+    }
+
+    (void) ngx_atomic_fetch_add(&shared->zone->head->stock.notes, 1);
+
+    note->op.done = ngx_iap_shared_move_noted;
+    note->op.data = shared;
+
+    ngx_iap_ledger_submit(shared->file, &note->op);
+}
+
+
+static void
+ngx_iap_shared_move_noted(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_shared_t  *shared = op->data;
+
+    (void) ngx_atomic_fetch_add(&shared->zone->head->stock.notes, 1);
+
+    ngx_iap_shared_notes_tell(shared);
 }
 
 

@@ -43,6 +43,8 @@ struct ngx_iap_shared_teller_s {
 };
 
 
+static void ngx_iap_shared_notes_count(ngx_iap_shared_t *shared);
+static void ngx_iap_shared_notes_counted(ngx_iap_ledger_op_t *op);
 static ngx_uint_t ngx_iap_shared_notes_may(ngx_iap_shared_t *shared);
 static ngx_uint_t ngx_iap_shared_notes_lock(ngx_iap_zone_stock_t *stock);
 static void ngx_iap_shared_notes_step(ngx_iap_shared_teller_t *teller);
@@ -69,10 +71,59 @@ ngx_iap_shared_notes_tick(ngx_iap_shared_t *shared)
         return;
     }
 
+    ngx_iap_shared_notes_count(shared);
+
     if (ngx_iap_shared_noted(shared)
         || ngx_current_msec - shared->told_at >= NGX_IAP_SHARED_MOVE)
     {
         ngx_iap_shared_notes_tell(shared);
+    }
+}
+
+
+/* for showing, also while nothing can be told; once more after it was found
+   that there are none, for what was counted may have been told meanwhile */
+
+static void
+ngx_iap_shared_notes_count(ngx_iap_shared_t *shared)
+{
+    ngx_iap_notes_t  *op;
+
+    if (!shared->has_stock || shared->counting || ngx_exiting
+        || (!ngx_iap_shared_noted(shared)
+            && shared->zone->head->stock.noted == 0))
+    {
+        return;
+    }
+
+    op = ngx_iap_ledger_op(NGX_IAP_LEDGER_NOTES, sizeof(ngx_iap_notes_t), 0,
+                           shared->ledger.log);
+    if (op == NULL) {
+        return;
+    }
+
+    shared->counting = 1;
+
+    op->op.done = ngx_iap_shared_notes_counted;
+    op->op.data = shared;
+    op->count = 1;
+
+    ngx_iap_ledger_submit(shared->file, &op->op);
+}
+
+
+static void
+ngx_iap_shared_notes_counted(ngx_iap_ledger_op_t *op)
+{
+    ngx_iap_notes_t   *notes = (ngx_iap_notes_t *) op;
+    ngx_iap_shared_t  *shared;
+
+    shared = op->data;
+    shared->counting = 0;
+
+    if (op->result == NGX_IAP_LEDGER_OK) {
+        shared->zone->head->stock.noted = (ngx_atomic_uint_t)
+                                          (notes->n + notes->left);
     }
 }
 

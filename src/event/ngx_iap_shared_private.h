@@ -137,6 +137,8 @@ struct ngx_iap_shared_put_s {
     ngx_iap_shared_put_t   **place;     /* in a group, or NULL */
     ngx_iap_ledger_result_e  word;      /* what the script said */
     u_char                   ticket[IAP_TICKET_LEN];    /* likewise */
+    unsigned                 twice:1;   /* into the file by that ticket, which
+                                           is another's */
 };
 
 
@@ -166,8 +168,8 @@ typedef struct {
 typedef enum {
     NGX_IAP_STEP_READ = 0,      /* one code, or each of a list */
     NGX_IAP_STEP_NAMES,
-    NGX_IAP_STEP_ALL,
     NGX_IAP_STEP_CHECK,
+    NGX_IAP_STEP_ALL,
     NGX_IAP_STEP_NAME,
     NGX_IAP_STEP_DO,
     NGX_IAP_STEP_NAME_AGAIN,
@@ -178,13 +180,16 @@ typedef enum {
 typedef struct {
     ngx_iap_call_t            call;     /* first */
     ngx_iap_shared_codes_t   *codes;
-    ngx_uint_t                i;        /* of which code */
+    ngx_uint_t                i;        /* of which code, or piece */
 } ngx_iap_shared_part_t;
 
 struct ngx_iap_shared_codes_s {
     ngx_iap_shared_live_t     live;     /* first */
     ngx_iap_step_e            step;
-    ngx_uint_t                n;        /* codes of this step, */
+    ngx_uint_t                size;     /* codes of a call of this step: of
+                                           more than one they go one after the
+                                           other */
+    ngx_uint_t                n;        /* calls of this step, */
     ngx_uint_t                next;     /* the first that was not sent, */
     ngx_uint_t                waiting;  /* and those that were */
     ngx_iap_ledger_result_e   result;
@@ -192,6 +197,9 @@ struct ngx_iap_shared_codes_s {
     uint64_t                 *stamps;   /* EDIT: of the names of those that are
                                            deleted */
     ngx_str_t                 after;    /* CODES: the latest name */
+    uint64_t                  made;     /* AUDIT: where the next units begin: */
+    uint64_t                  but;      /* when they were made, without so many
+                                           of that moment */
     ngx_iap_shared_part_t     parts[NGX_IAP_SHARED_CALLS];
 };
 
@@ -235,6 +243,7 @@ struct ngx_iap_shared_s {
     ngx_msec_t               broken_at; /* said of a code, or 0 */
     unsigned                 has_stock:1;
     unsigned                 looking:1;
+    unsigned                 counting:1;    /* notes */
 
     ngx_iap_shared_teller_t *teller;    /* under way, or NULL */
     ngx_msec_t               told_at;   /* the latest look into the journal */
@@ -383,11 +392,15 @@ ngx_int_t ngx_iap_shared_number(redisReply *word, uint64_t *number);
 
 void ngx_iap_shared_codes(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op);
 
-/* the code that a call of a step is about, and whether its name is among those
-   that the step is about */
+/* the edits that a call is about: the first, and behind the last */
 
-ngx_str_t *ngx_iap_shared_codes_name(ngx_iap_shared_codes_t *codes,
-    ngx_uint_t i);
+ngx_uint_t ngx_iap_shared_codes_first(ngx_iap_shared_part_t *part);
+ngx_uint_t ngx_iap_shared_codes_last(ngx_iap_shared_part_t *part);
+
+/* the code that a call of a step is about, or its first one; and whether the
+   name of a code is among those that the step is about */
+
+ngx_str_t *ngx_iap_shared_codes_name(ngx_iap_shared_part_t *part);
 ngx_uint_t ngx_iap_shared_codes_named(ngx_iap_shared_codes_t *codes,
     ngx_uint_t i);
 

@@ -13,10 +13,16 @@
  * group.
  *
  * What goes to the file after Redis was asked may be in both, with the same
- * ticket.
+ * ticket.  If Redis has the key by the ticket of another request, and can't say
+ * that this is durable, the file has it by that one, too: nobody is told of one
+ * key by two tickets.  Its record is sealed anew then, for that ticket.
  */
 
 #include "ngx_iap_shared_private.h"
+
+#include <openssl/rand.h>
+
+#include "iap_seal.h"
 
 
 /* words of lua/queue.lua for one put */
@@ -37,6 +43,10 @@ static void ngx_iap_shared_put_known_done(ngx_iap_ledger_op_t *op);
 static void ngx_iap_shared_put_wait(ngx_iap_shared_put_t *put);
 static void ngx_iap_shared_put_unwait(ngx_iap_shared_put_t *put);
 static void ngx_iap_shared_put_file(ngx_iap_shared_put_t *put);
+static ngx_int_t ngx_iap_shared_put_record(ngx_iap_shared_put_t *put,
+    ngx_iap_ledger_put_t *to);
+static iap_seal_e ngx_iap_shared_put_seal(ngx_iap_queue_t *queue,
+    ngx_iap_ledger_put_t *from, ngx_iap_ledger_put_t *to, u_char *plain);
 static void ngx_iap_shared_put_file_done(ngx_iap_ledger_op_t *op);
 static ngx_iap_shared_group_t *ngx_iap_shared_group_make(
     ngx_iap_shared_queue_t *sq);
@@ -204,7 +214,6 @@ ngx_iap_shared_put_expire_handler(ngx_event_t *ev)
 static void
 ngx_iap_shared_put_file(ngx_iap_shared_put_t *put)
 {
-    u_char                *p;
     ngx_iap_shared_t      *shared;
     ngx_iap_ledger_put_t  *from, *to;
 
@@ -212,14 +221,12 @@ ngx_iap_shared_put_file(ngx_iap_shared_put_t *put)
     from = ngx_iap_shared_put_op(put);
 
     to = ngx_iap_ledger_op(NGX_IAP_LEDGER_PUT, sizeof(ngx_iap_ledger_put_t),
-                           from->record.len, shared->ledger.log);
+                           from->record.len + IAP_SEAL_OVERHEAD,
+                           shared->ledger.log);
     if (to == NULL) {
         ngx_iap_shared_fail(&put->live);
         return;
     }
-
-    p = (u_char *) (to + 1);
-    ngx_memcpy(p, from->record.data, from->record.len);
 
     to->op.done = ngx_iap_shared_put_file_done;
     to->op.data = put;
@@ -227,13 +234,95 @@ ngx_iap_shared_put_file(ngx_iap_shared_put_t *put)
     to->key = from->key;
     to->user = from->user;
     to->max = from->max;
-    to->record.data = p;
-    to->record.len = from->record.len;
-    ngx_memcpy(to->ticket, from->ticket, IAP_TICKET_LEN);
+
+    if (ngx_iap_shared_put_record(put, to) != NGX_OK) {
+        ngx_iap_ledger_op_free(&to->op);
+        ngx_iap_shared_fail(&put->live);
+        return;
+    }
 
     (void) ngx_atomic_fetch_add(&put->live.sq->queue->shared->spools, 1);
 
     ngx_iap_ledger_submit(shared->file, &to->op);
+}
+
+
+/* with its ticket, for which it is sealed */
+
+static ngx_int_t
+ngx_iap_shared_put_record(ngx_iap_shared_put_t *put, ngx_iap_ledger_put_t *to)
+{
+    u_char                *plain;
+    iap_seal_e             rc;
+    ngx_iap_queue_t       *queue;
+    ngx_iap_ledger_put_t  *from;
+
+    from = ngx_iap_shared_put_op(put);
+
+    to->record.data = (u_char *) (to + 1);
+
+    if (!put->twice) {
+        ngx_memcpy(to->ticket, from->ticket, IAP_TICKET_LEN);
+        ngx_memcpy(to->record.data, from->record.data, from->record.len);
+        to->record.len = from->record.len;
+
+        return NGX_OK;
+    }
+
+    ngx_memcpy(to->ticket, put->ticket, IAP_TICKET_LEN);
+
+    queue = put->live.sq->queue;
+    plain = ngx_alloc(ngx_max(from->record.len, 1),
+                      put->live.shared->ledger.log);
+    if (plain == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_iap_shared_put_seal(queue, from, to, plain);
+
+    ngx_explicit_memzero(plain, from->record.len);
+    ngx_free(plain);
+
+    if (rc != IAP_SEAL_OK) {
+        ngx_log_error(NGX_LOG_ERR, put->live.shared->ledger.log, 0,
+                      "iap_guard queue \"%V\": a request can't be encrypted",
+                      &queue->name);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static iap_seal_e
+ngx_iap_shared_put_seal(ngx_iap_queue_t *queue, ngx_iap_ledger_put_t *from,
+    ngx_iap_ledger_put_t *to, u_char *plain)
+{
+    u_char      nonce[IAP_SEAL_NONCE];
+    iap_seal_e  rc;
+    iap_view_t  ticket, view;
+
+    ticket.data = from->ticket;
+    ticket.len = IAP_TICKET_LEN;
+    view.data = from->record.data;
+    view.len = from->record.len;
+
+    rc = iap_unseal(queue->keys, queue->nkeys, ticket, view, plain,
+                    &view.len);
+
+    if (rc != IAP_SEAL_OK) {
+        return rc;
+    }
+
+    if (RAND_bytes(nonce, sizeof(nonce)) != 1) {
+        return IAP_SEAL_FAILED;
+    }
+
+    ticket.data = to->ticket;
+    view.data = plain;
+
+    return iap_seal(queue->nkeys ? &queue->keys[0] : NULL, nonce, ticket, view,
+                    to->record.data, &to->record.len);
 }
 
 
@@ -242,7 +331,8 @@ ngx_iap_shared_put_file_done(ngx_iap_ledger_op_t *op)
 {
     ngx_iap_ledger_put_t *to = (ngx_iap_ledger_put_t *) op;
 
-    ngx_iap_shared_put_t  *put;
+    ngx_iap_shared_put_t     *put;
+    ngx_iap_ledger_result_e   result;
 
     put = op->data;
 
@@ -251,7 +341,12 @@ ngx_iap_shared_put_file_done(ngx_iap_ledger_op_t *op)
     ngx_memcpy(ngx_iap_shared_put_op(put)->ticket, to->ticket,
                IAP_TICKET_LEN);
 
-    ngx_iap_shared_finish(&put->live, op->result);
+    /* its maker has nothing of its own there, such as the unit of a code */
+
+    result = op->result == NGX_IAP_LEDGER_OK && put->twice
+             ? NGX_IAP_LEDGER_DUPLICATE : op->result;
+
+    ngx_iap_shared_finish(&put->live, result);
 }
 
 
@@ -502,17 +597,16 @@ ngx_iap_shared_group_end(ngx_iap_shared_group_t *group, ngx_uint_t durable)
 
         ngx_iap_shared_put_unwait(put);
 
-        if (group->heard) {
-            ngx_memcpy(ngx_iap_shared_put_op(put)->ticket, put->ticket,
-                       IAP_TICKET_LEN);
-        }
-
         if (durable
             || (group->heard && put->word == NGX_IAP_LEDGER_FULL))
         {
+            ngx_memcpy(ngx_iap_shared_put_op(put)->ticket, put->ticket,
+                       IAP_TICKET_LEN);
             ngx_iap_shared_finish(&put->live, put->word);
 
         } else {
+            put->twice = group->heard
+                         && put->word == NGX_IAP_LEDGER_DUPLICATE;
             ngx_iap_shared_put_file(put);
         }
     }

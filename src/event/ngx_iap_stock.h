@@ -27,12 +27,17 @@
 
 
 /* leases that run out when a code is looked at, and units that are forgotten;
-   CODE and AUDIT go on until there are none */
+   CODE and AUDIT go on until there are none.  What Redis is asked at once about
+   several codes has no more than that together. */
 #define NGX_IAP_STOCK_SWEEP   64
 
 /* of one list, and of one EDIT */
 #define NGX_IAP_STOCK_LIST    1000
 #define NGX_IAP_STOCK_EDITS   10000
+
+/* codes that one call of Redis is about, and units of one AUDIT: whatever else
+   it has to serve waits for that long, a few ms */
+#define NGX_IAP_STOCK_PIECE   100
 
 
 typedef enum {
@@ -131,11 +136,18 @@ typedef struct {
 
 /*
  * EDIT: changes codes.  All or none of it is applied by the file, and by a
- * single Redis; of a Cluster, one code after the other, none of which is
- * applied if one can't be.  result OK; NONE: one of them can't be, and `bad`
- * is its index: there is no such code (ADD, CLOSE, OPEN, DELETE), there would
- * be fewer units than are sold and reserved (SET, ADD), or more than
- * IAP_STOCK_MAX, or some are reserved (DELETE).
+ * single Redis if there are up to NGX_IAP_STOCK_PIECE; more than that go
+ * there in pieces, one after the other, each of which is applied whole or not
+ * at all; and of a Cluster, one code after the other.  None is applied if one
+ * can't be when all are looked at before: what comes in between, and a server
+ * that fails, leaves the first `changed` (of a Cluster: so many) applied, and
+ * maybe more if it is FAILED.  SET, CLOSE, OPEN and EXPIRE may be asked for
+ * once more then.
+ *
+ * result OK; NONE: one of them can't be, and `bad` is its index: there is no
+ * such code (ADD, CLOSE, OPEN, DELETE), there would be fewer units than are
+ * sold and reserved (SET, ADD), or more than IAP_STOCK_MAX, or some are
+ * reserved (DELETE).
  */
 
 typedef enum {
@@ -165,7 +177,9 @@ typedef struct {
     ngx_iap_ledger_op_t  op;
     ngx_iap_code_edit_t *edits;         /* the operation's, each code once */
     ngx_uint_t           n;             /* 1 to NGX_IAP_STOCK_EDITS */
-    ngx_uint_t           bad;           /* out, if the result is NONE */
+    ngx_uint_t           there;         /* out: OK: codes that were there */
+    ngx_uint_t           changed;       /* whatever the result, but LATE */
+    ngx_uint_t           bad;           /* if the result is NONE */
     ngx_iap_edit_why_e   why;
     ngx_iap_code_t       after;         /* of the only one, if n is 1 and it
                                            is not deleted */
@@ -203,6 +217,8 @@ typedef struct {
     ngx_uint_t           n;
     ngx_iap_unit_info_t *units;
     unsigned             more:1;
+    unsigned             swept:1;       /* the keeper's: what was over by then
+                                           has run out */
 } ngx_iap_stock_audit_t;
 
 
@@ -216,6 +232,9 @@ typedef struct {
     ngx_uint_t           n;             /* out */
     ngx_iap_code_t      *codes;
     unsigned             more:1;
+    ngx_uint_t           counted;       /* the keeper's: how many of them; */
+    ngx_uint_t           swept;         /* and of how many what was over by
+                                           then has run out */
 } ngx_iap_stock_list_t;
 
 

@@ -30,7 +30,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  6
+#define NGX_IAP_ZONE_LAYOUT  7
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -131,6 +131,7 @@ typedef struct {
     ngx_atomic_t   teller_at;       /* msec of its latest step */
     ngx_atomic_t   unsafe;          /* said: Redis must not have stock */
     ngx_atomic_t   unsafe_at;       /* msec of that, or 0 */
+    ngx_atomic_t   noted;           /* notes that wait, as last counted */
 } ngx_iap_zone_stock_t;
 
 
@@ -168,8 +169,8 @@ typedef struct {
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_stock_t) == 48, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 1632, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_stock_t) == 56, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 1640, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -19,6 +19,8 @@ typedef struct {
     ngx_iap_breaker_info_t          *breakers;
     ngx_iap_queue_shared_t          *queues;
     ngx_iap_zone_ledger_t            ledger;
+    ngx_uint_t                       stock_up;
+    uint64_t                         stock_notes;
     ngx_iap_slot_t                  *slots;     /* copies, in the order of the
                                                    guards */
     uint64_t                        *bans;      /* of each */
@@ -51,6 +53,8 @@ static void ngx_http_iap_guard_write_requests(iap_text_t *out,
 static void ngx_http_iap_guard_write_layers(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap, iap_metric_e metric);
 static void ngx_http_iap_guard_write_codes(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap);
+static void ngx_http_iap_guard_write_stock(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
 static void ngx_http_iap_guard_write_zone(iap_text_t *out,
     ngx_http_iap_guard_snapshot_t *snap);
@@ -232,6 +236,9 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
 
     snap->store = imcf->zone->head->store;
     snap->ledger = imcf->zone->head->ledger;
+    snap->stock_up = imcf->zone->head->ledger_stock.down == 0
+                     && imcf->zone->head->stock.unsafe == 0;
+    snap->stock_notes = imcf->zone->head->stock.noted;
 
     for (i = 0; i < IAP_FIELD_RESULT_COUNT; i++) {
         snap->fields[i] = imcf->zone->head->fields[i];
@@ -488,6 +495,10 @@ ngx_http_iap_guard_write_metrics(iap_text_t *out,
 
     if (snap->imcf->codes) {
         ngx_http_iap_guard_write_codes(out, snap);
+
+        if (snap->imcf->redis_conf != NULL) {
+            ngx_http_iap_guard_write_stock(out, snap);
+        }
     }
 
     ngx_http_iap_guard_write_zone(out, snap);
@@ -616,6 +627,18 @@ ngx_http_iap_guard_write_codes(iap_text_t *out,
                               snap->slots[i].code[k]);
         }
     }
+}
+
+
+static void
+ngx_http_iap_guard_write_stock(iap_text_t *out,
+    ngx_http_iap_guard_snapshot_t *snap)
+{
+    iap_metric_begin(out, IAP_METRIC_STOCK_UP);
+    iap_metric_sample(out, IAP_METRIC_STOCK_UP, NULL, snap->stock_up);
+
+    iap_metric_begin(out, IAP_METRIC_STOCK_NOTES);
+    iap_metric_sample(out, IAP_METRIC_STOCK_NOTES, NULL, snap->stock_notes);
 }
 
 

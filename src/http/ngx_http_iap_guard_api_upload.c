@@ -59,6 +59,12 @@ static json_t *ngx_http_iap_guard_upload_bad_json(const char *error,
     ngx_uint_t line, const u_char *words, size_t len);
 static json_t *ngx_http_iap_guard_uploaded(ngx_http_request_t *r,
     ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
+static json_t *ngx_http_iap_guard_upload_refused(ngx_http_request_t *r,
+    ngx_http_iap_guard_upload_t *upload, ngx_http_iap_guard_told_t *told);
+static json_t *ngx_http_iap_guard_upload_failed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
+static void ngx_http_iap_guard_upload_changed(ngx_http_request_t *r,
+    ngx_http_iap_guard_upload_t *upload);
 
 
 ngx_int_t
@@ -103,8 +109,9 @@ ngx_http_iap_guard_api_codes_post(ngx_http_request_t *r,
                   "with, \"%V\" the first, through the API", upload->edit.n,
                   &upload->edit.edits[0].code);
 
-    return ngx_http_iap_guard_ask(r, &upload->edit.op,
-                                  ngx_http_iap_guard_uploaded);
+    return ngx_http_iap_guard_ask_or(r, &upload->edit.op,
+                                     ngx_http_iap_guard_uploaded,
+                                     ngx_http_iap_guard_upload_failed);
 }
 
 
@@ -435,29 +442,122 @@ ngx_http_iap_guard_uploaded(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
 {
     ngx_http_iap_guard_upload_t *upload = (ngx_http_iap_guard_upload_t *) op;
 
+    ngx_http_iap_guard_upload_changed(r, upload);
+
+    if (op->result == NGX_IAP_LEDGER_NONE) {
+        return ngx_http_iap_guard_upload_refused(r, upload, told);
+    }
+
+    return json_pack("{s:I, s:I}", "codes", (json_int_t) upload->edit.n,
+                     "new", (json_int_t) (upload->edit.n
+                                          - upload->edit.there));
+}
+
+
+/* one of them can't be */
+
+static json_t *
+ngx_http_iap_guard_upload_refused(ngx_http_request_t *r,
+    ngx_http_iap_guard_upload_t *upload, ngx_http_iap_guard_told_t *told)
+{
     u_char       words[512], *last;
+    json_t      *json;
     ngx_str_t   *code;
     const char  *why;
-    ngx_uint_t   bad, i;
-
-    if (op->result != NGX_IAP_LEDGER_NONE) {
-
-        for (i = 0; i < upload->edit.n; i++) {
-            ngx_http_iap_guard_code_changed(r, &upload->edit.edits[i].code);
-        }
-
-        return json_pack("{s:I}", "codes", (json_int_t) upload->edit.n);
-    }
+    ngx_uint_t   bad;
 
     bad = upload->edit.bad;
     code = &upload->edit.edits[bad].code;
     why = ngx_http_iap_guard_code_refused(&upload->edit, &told->status);
 
-    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                  "iap_guard codes stay as they are: \"%V\" %s", code, why);
-
     last = ngx_snprintf(words, sizeof(words), "the code \"%V\" %s", code, why);
 
-    return ngx_http_iap_guard_upload_bad_json("conflict", upload->lines[bad],
+    if (upload->edit.changed == 0) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "iap_guard codes stay as they are: \"%V\" %s", code,
+                      why);
+
+        return ngx_http_iap_guard_upload_bad_json("conflict",
+                                                  upload->lines[bad], words,
+                                                  last - words);
+    }
+
+    /* it could be when all were looked at */
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "iap_guard codes: %ui of %ui have been changed, the others "
+                  "stay as they are: \"%V\" %s", upload->edit.changed,
+                  upload->edit.n, code, why);
+
+    last = ngx_slprintf(last, words + sizeof(words), " by now; %ui of %ui "
+                        "codes were changed before, and the others were not",
+                        upload->edit.changed, upload->edit.n);
+
+    json = ngx_http_iap_guard_upload_bad_json("conflict", upload->lines[bad],
                                               words, last - words);
+    (void) json_object_set_new(json, "changed",
+                               json_integer((json_int_t)
+                                            upload->edit.changed));
+
+    return json;
+}
+
+
+/* how far one that is late has come, and comes, nobody knows */
+
+static json_t *
+ngx_http_iap_guard_upload_failed(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
+{
+    ngx_http_iap_guard_upload_t *upload = (ngx_http_iap_guard_upload_t *) op;
+
+    ngx_uint_t  n, changed;
+
+    n = upload->edit.n;
+
+    if (op->result == NGX_IAP_LEDGER_LATE) {
+        return json_pack("{s:s, s:o}", "error", "unavailable", "message",
+                         json_sprintf("it takes longer, and goes on: it is "
+                                      "not known how many of %lu codes are "
+                                      "changed; send the same again",
+                                      (unsigned long) n));
+    }
+
+    changed = upload->edit.changed;
+
+    ngx_http_iap_guard_upload_changed(r, upload);
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "iap_guard codes: %ui of %ui are known to be changed, then "
+                  "the stock could not be asked", changed, n);
+
+    return json_pack("{s:s, s:I, s:o}", "error", "unavailable",
+                     "changed", (json_int_t) changed,
+                     "message",
+                     json_sprintf("the stock could not be asked: %lu of %lu "
+                                  "codes are known to be changed, others may "
+                                  "be; send the same again",
+                                  (unsigned long) changed,
+                                  (unsigned long) n));
+}
+
+
+/* of some of them it may not be known; and of those that were not, no worker
+   believes too little */
+
+static void
+ngx_http_iap_guard_upload_changed(ngx_http_request_t *r,
+    ngx_http_iap_guard_upload_t *upload)
+{
+    ngx_uint_t  i;
+
+    if (upload->edit.op.result == NGX_IAP_LEDGER_NONE
+        && upload->edit.changed == 0)
+    {
+        return;
+    }
+
+    for (i = 0; i < upload->edit.n; i++) {
+        ngx_http_iap_guard_code_changed(r, &upload->edit.edits[i].code);
+    }
 }

@@ -13,6 +13,7 @@ typedef struct {
     ngx_http_iap_guard_api_wait_t    wait;
     ngx_iap_ledger_op_t             *op;        /* NULL: told */
     ngx_http_iap_guard_answer_pt     make;
+    ngx_http_iap_guard_answer_pt     failed;
     ngx_http_iap_guard_told_t        told;
     json_t                          *json;      /* NULL: no memory */
 } ngx_http_iap_guard_ask_t;
@@ -22,7 +23,10 @@ static void ngx_http_iap_guard_ask_done(ngx_iap_ledger_op_t *op);
 static ngx_int_t ngx_http_iap_guard_ask_answer(ngx_http_request_t *r,
     void *data);
 static void ngx_http_iap_guard_ask_forsaken(void *data);
-static ngx_int_t ngx_http_iap_guard_ask_unavailable(ngx_http_request_t *r);
+static ngx_int_t ngx_http_iap_guard_ask_unavailable(ngx_http_request_t *r,
+    json_t *json);
+static json_t *ngx_http_iap_guard_ask_no_words(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told);
 
 
 void *
@@ -47,6 +51,15 @@ ngx_int_t
 ngx_http_iap_guard_ask(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
     ngx_http_iap_guard_answer_pt answer)
 {
+    return ngx_http_iap_guard_ask_or(r, op, answer,
+                                     ngx_http_iap_guard_ask_no_words);
+}
+
+
+ngx_int_t
+ngx_http_iap_guard_ask_or(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
+    ngx_http_iap_guard_answer_pt answer, ngx_http_iap_guard_answer_pt failed)
+{
     ngx_int_t                        rc;
     ngx_iap_ledger_t                *ledger;
     ngx_http_iap_guard_ask_t        *ask;
@@ -61,7 +74,8 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
 
     if (ledger == NULL) {
         ngx_iap_ledger_op_free(op);
-        return ngx_http_iap_guard_ask_unavailable(r);
+        return ngx_http_iap_guard_ask_unavailable(r,
+                              ngx_http_iap_guard_ask_no_words(r, NULL, NULL));
     }
 
     rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -70,6 +84,7 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r, ngx_iap_ledger_op_t *op,
     if (ask != NULL) {
         ask->op = op;
         ask->make = answer;
+        ask->failed = failed;
         ask->told.status = NGX_HTTP_OK;
 
         ask->wait.answer = ngx_http_iap_guard_ask_answer;
@@ -114,6 +129,7 @@ ngx_http_iap_guard_ask_done(ngx_iap_ledger_op_t *op)
         || op->result == NGX_IAP_LEDGER_FAILED)
     {
         ask->told.status = NGX_HTTP_SERVICE_UNAVAILABLE;
+        ask->json = ask->failed(ask->wait.request, op, &ask->told);
 
     } else {
         ask->json = ask->make(ask->wait.request, op, &ask->told);
@@ -129,7 +145,7 @@ ngx_http_iap_guard_ask_answer(ngx_http_request_t *r, void *data)
     ngx_http_iap_guard_ask_t *ask = data;
 
     if (ask->told.status == NGX_HTTP_SERVICE_UNAVAILABLE) {
-        return ngx_http_iap_guard_ask_unavailable(r);
+        return ngx_http_iap_guard_ask_unavailable(r, ask->json);
     }
 
     return ngx_http_iap_guard_api_result(r, ask->told.status, ask->json,
@@ -151,16 +167,25 @@ ngx_http_iap_guard_ask_forsaken(void *data)
 }
 
 
+/* the reference to json is taken over */
+
 static ngx_int_t
-ngx_http_iap_guard_ask_unavailable(ngx_http_request_t *r)
+ngx_http_iap_guard_ask_unavailable(ngx_http_request_t *r, json_t *json)
 {
     ngx_str_t  seconds = ngx_string("5");
 
     if (ngx_http_iap_guard_api_header(r, "Retry-After", &seconds) == NULL) {
+        json_decref(json);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_iap_guard_api_json(r, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                       json_pack("{s:s}", "error",
-                                                 "unavailable"));
+    return ngx_http_iap_guard_api_json(r, NGX_HTTP_SERVICE_UNAVAILABLE, json);
+}
+
+
+static json_t *
+ngx_http_iap_guard_ask_no_words(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_told_t *told)
+{
+    return json_pack("{s:s}", "error", "unavailable");
 }

@@ -35,5 +35,13 @@ void *ngx_http_iap_guard_ask_op(ngx_http_iap_guard_queue_t *queue,
 ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
     ngx_iap_ledger_op_t *op, ngx_http_iap_guard_answer_pt answer);
 
+/* the same; `failed` makes the body of that 503, from an operation with
+   NGX_IAP_LEDGER_FAILED or _LATE: of one that is late only what it was asked is
+   to be looked at */
+
+ngx_int_t ngx_http_iap_guard_ask_or(ngx_http_request_t *r,
+    ngx_iap_ledger_op_t *op, ngx_http_iap_guard_answer_pt answer,
+    ngx_http_iap_guard_answer_pt failed);
+
 
 #endif /* NGX_HTTP_IAP_GUARD_ASK_H */

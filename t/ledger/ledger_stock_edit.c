@@ -159,6 +159,114 @@ list_codes(void)
 }
 
 
+/* one round of a list, or of an audit: whether there are more, and whether it
+   has written */
+
+static bool
+round_of(void *op, bool *wrote)
+{
+    ngx_iap_ledger_op_t  *ops[1] = { op };
+
+    ngx_iap_file_db_run(db, ops, 1, &lt_report);
+    *wrote = lt_report.commit != 0;
+
+    return ops[0]->more != 0;
+}
+
+
+/* Counting is never done under the lock: where something is over, a round only
+   has that run out; and it ends where something is over at all times.  A code
+   that goes in between is none. */
+
+static void
+rounds(void)
+{
+    bool                    more, wrote;
+    char                    user[16];
+    unsigned                i, n;
+    ngx_iap_stock_list_t   *list;
+    ngx_iap_stock_audit_t  *audit;
+
+    lt_stock_begin("rounds");
+    (void) lt_set(db, "A", 10);
+    (void) lt_set(db, "B", 1000);
+    (void) lt_set(db, "C", 10);
+
+    for (i = 1; i <= 200; i++) {
+        snprintf(user, sizeof(user), "u%u", i);
+        (void) lt_reserve(db, "B", user, i, 1000);
+    }
+
+    lt_time += 2000;
+
+    list = lt_op(NGX_IAP_LEDGER_CODES, sizeof(*list));
+    list->count = 10;
+    more = round_of(list, &wrote);
+    ut_ok(more && wrote && list->counted == 1 && lt_units("state = 1") == 136,
+          "a round that writes has 64 run out, and counts nothing");
+
+    (void) lt_edit(db, NGX_IAP_CODE_DELETE, "C", 0, 0);
+
+    for (n = 1; more && n < 10; n++) {
+        more = round_of(list, &wrote);
+    }
+
+    ut_ok(!more && !wrote && n == 5 && list->n == 2
+          && list->codes[1].sold == 200 && list->codes[1].reserved == 0
+          && list->codes[1].difference == 0,
+          "and the last round counts, without a code that is gone");
+    lt_free(list);
+
+    /* with each moment one more is over */
+
+    for (i = 201; i <= 220; i++) {
+        snprintf(user, sizeof(user), "u%u", i);
+        (void) lt_reserve(db, "B", user, i, 900 + i);
+    }
+
+    lt_time += 1101;
+    audit = lt_op(NGX_IAP_LEDGER_AUDIT, sizeof(*audit));
+    audit->code = lt_str("B");
+    audit->count = 5;
+    list = lt_op(NGX_IAP_LEDGER_CODES, sizeof(*list));
+    list->count = 10;
+
+    for (n = 0; n < 10 && round_of(audit, &wrote); n++) {
+        lt_time++;
+    }
+
+    ut_ok(n == 1 && audit->n == 5 && audit->more && audit->found.sold == 201
+          && audit->found.difference == 0, "an audit ends all the same");
+
+    for (n = 0; n < 10 && round_of(list, &wrote); n++) {
+        lt_time++;
+    }
+
+    ut_ok(n == 1 && list->n == 2 && list->codes[1].sold == 202
+          && list->codes[1].difference == 0, "and so does a list");
+    lt_free(audit);
+    lt_free(list);
+
+    /* all of the list are gone, and there are more behind it */
+
+    (void) lt_set(db, "A1", 10);
+    (void) lt_reserve(db, "A1", "ann", 1, 10);
+    lt_time += 20;
+    list = lt_op(NGX_IAP_LEDGER_CODES, sizeof(*list));
+    list->count = 1;
+    list->after = lt_str("A");
+    ut_ok(round_of(list, &wrote) && wrote, "a list of one");
+    (void) lt_unit(db, "A1", 1, IAP_STOCK_RELEASE);
+    ut_ok(lt_edit(db, NGX_IAP_CODE_DELETE, "A1", 0, 0) == NGX_IAP_LEDGER_OK,
+          "which is gone");
+    ut_ok(lt_run(db, list) == NGX_IAP_LEDGER_OK && list->n == 1
+          && list->codes[0].code.len == 1 && list->codes[0].code.data[0] == 'B'
+          && !list->more, "then it is the next one");
+    lt_free(list);
+    lt_stock_end("rounds");
+}
+
+
 static bool
 told(ngx_iap_notes_t *notes, ngx_uint_t n)
 {
@@ -280,6 +388,7 @@ main(void)
     edits();
     deleted();
     list_codes();
+    rounds();
     journal();
 
     return lt_done();

@@ -369,20 +369,23 @@ unit(void *data, ngx_iap_unit_t *op)
 }
 
 
+/* the numbers of a code, from that word on */
+
 static void
-show(const redisReply *reply, const ngx_str_t *name, ngx_iap_code_t *code)
+show(const redisReply *reply, unsigned at, const ngx_str_t *name,
+    ngx_iap_code_t *code)
 {
     int64_t  over;
 
     code->code = *name;
-    code->initial = told(reply, 1);
-    code->sold = told(reply, 2);
-    code->reserved = told(reply, 3);
-    code->closed = told(reply, 5) != 0;
-    code->expires = told(reply, 6);
+    code->initial = told(reply, at);
+    code->sold = told(reply, at + 1);
+    code->reserved = told(reply, at + 2);
+    code->closed = told(reply, at + 4) != 0;
+    code->expires = told(reply, at + 5);
     code->difference = (int64_t) (code->sold + code->reserved
-                                  - told(reply, 4) - told(reply, 7)
-                                  - told(reply, 8));
+                                  - told(reply, at + 3) - told(reply, at + 6)
+                                  - told(reply, at + 7));
 
     over = (int64_t) (code->sold + code->reserved - code->initial);
     code->oversold = over > 0 ? (uint64_t) over : 0;
@@ -409,6 +412,7 @@ edit(void *data, ngx_iap_stock_edit_t *op)
     word("edit");
     word("all");
     word("0");
+    number(NGX_IAP_STOCK_SWEEP);
 
     for (i = 0; i < op->n; i++) {
         word(edits[op->edits[i].edit]);
@@ -431,8 +435,8 @@ edit(void *data, ngx_iap_stock_edit_t *op)
         op->why = (ngx_iap_edit_why_e) which(reply, 2, whys, 4);
         result = NGX_IAP_LEDGER_NONE;
 
-    } else if (op->n == 1 && reply->elements > 1) {
-        show(reply, &op->edits[0].code, &op->after);
+    } else if (op->n == 1 && reply->elements > 2) {
+        show(reply, 2, &op->edits[0].code, &op->after);
     }
 
     freeReplyObject(reply);
@@ -452,9 +456,12 @@ look(const ngx_str_t *code, unsigned count)
         begin();
         code_keys(code);
         word(count != 0 ? "audit" : "code");
+        number(NGX_IAP_STOCK_SWEEP);
 
         if (count != 0) {
             number(count);
+            word("0");
+            word("0");
         }
 
         reply = call();
@@ -485,7 +492,7 @@ read_code(void *data, ngx_iap_stock_read_t *op)
     result = says(reply, 0, "ok") ? NGX_IAP_LEDGER_OK : NGX_IAP_LEDGER_NONE;
 
     if (result == NGX_IAP_LEDGER_OK) {
-        show(reply, &op->code, &op->found);
+        show(reply, 1, &op->code, &op->found);
     }
 
     freeReplyObject(reply);
@@ -530,15 +537,15 @@ audit(void *data, ngx_iap_stock_audit_t *op)
         return NGX_IAP_LEDGER_NONE;
     }
 
-    show(reply, &op->code, &op->found);
+    show(reply, 1, &op->code, &op->found);
 
     op->more = says(reply, 9, "1");
-    op->n = (reply->elements - 10) / 7;
+    op->n = (reply->elements - 12) / 7;
     op->units = ngx_iap_ledger_room(&op->op, (op->n + 1)
                                              * sizeof(ngx_iap_unit_info_t));
 
     for (i = 0; i < op->n; i++) {
-        audit_unit(reply, 10 + 7 * i, &op->units[i]);
+        audit_unit(reply, 12 + 7 * i, &op->units[i]);
     }
 
     freeReplyObject(reply);
@@ -588,7 +595,7 @@ list(void *data, ngx_iap_stock_list_t *op)
         }
 
         memset(&op->codes[op->n], 0, sizeof(ngx_iap_code_t));
-        show(reply, &name, &op->codes[op->n++]);
+        show(reply, 1, &name, &op->codes[op->n++]);
         freeReplyObject(reply);
     }
 

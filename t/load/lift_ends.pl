@@ -43,6 +43,8 @@ foreach my $mode (qw(single proxy)) {
     with($mode, sub { terminated_late() });
 }
 
+given_up();
+
 done_testing;
 
 
@@ -225,6 +227,70 @@ sub terminate {
     my $seconds = max(map { gone($_) } @all[1 .. $#all]);
 
     cmp_ok $seconds, '<', GONE + ($nginx->asan ? 10 : 0), "$name: at once";
+
+    return;
+}
+
+
+# One that is refused while more is on its way than a worker keeps is given up in
+# that moment, with its only call.
+
+sub given_up {
+    my $segments = KEPT + 4 * 1024;
+
+    $redis->command('EVAL', <<'LUA', 1, 'iap:{bans}:log', $segments);
+        local ends = string.format('%.0f', redis.call('TIME')[1] * 1000 + 6e5)
+        for s = 0, ARGV[1] - 1 do
+            redis.call('XADD', KEYS[1], '*', 'machine', '1', 'change', s + 1,
+                       'op', 'ban', 'guard', s == 0 and 'g2' or 'g1', 'layer',
+                       'segment', 'key', string.format('10.%d.%d.0/24',
+                       s / 256, s % 256), 'until', ends)
+        end
+LUA
+
+    $nginx = IapGuard::Nginx->new(%paths, workers => 1, http =>
+        '    iap_guard_zone   iap 64m;
+    iap_guard_redis  redis://' . $redis->node . " timeout=5s;\n",
+        server => join '', map { "
+        location = /g$_ {
+            iap_guard          g$_;
+            iap_guard_user     \$arg_u;
+            iap_guard_segment  ipv4=24 users=9 window=1h ban=1h
+                               address=\$arg_ip;
+            empty_gif;
+        }\n" } 1, 2)->start;
+
+    ok $nginx->wait_for(20, sub {
+        $nginx->get("/g1?u=u&ip=10.@{[ int(($segments - 1) / 256) ]}."
+                    . ($segments - 1) % 256 . '.1')->{status} == 429;
+    }), 'given up: so many bans';
+
+    $redis->command(qw(ACL SETUSER default resetkeys ~iap:g1:* ~iap:{*));
+    $redis->freeze;
+
+    my @sockets = map { connection() } 1, 2;
+
+    foreach my $guard (1, 2) {
+        my $socket = $sockets[$guard - 1];
+
+        print {$socket} "DELETE /iap_guard/bans?guard=g$guard HTTP/1.1\r\n"
+            . "Host: x\r\nConnection: close\r\nAuthorization: Bearer "
+            . $nginx->token . "\r\n\r\n";
+        $socket->flush;
+        sleep 0.3;
+    }
+
+    $redis->thaw;
+
+    is status($sockets[1]), 'late', 'given up: what is refused';
+    is status($sockets[0]), 200, 'given up: not what is on its way';
+    is scalar($nginx->log_lines(qr/has not forgotten 1 segments .* too many/)),
+        1, 'given up: as the log says';
+
+    $redis->command(qw(ACL SETUSER default allkeys));
+    $nginx->stop;
+    is_deeply [$nginx->complaints(qr/has not forgotten|NOPERM/)], [],
+        'given up: nothing else in the error log';
 
     return;
 }

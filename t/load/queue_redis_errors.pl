@@ -19,6 +19,7 @@ use IapGuard::FakeRedis;
 use IapGuard::Loop;
 use IapGuard::QueueTest;
 use IapGuard::Together;
+use IapGuard::WaitRedis;
 
 use constant LONGER => 18;      # seconds, than a lease
 
@@ -29,6 +30,7 @@ IapGuard::Together->run(3,
     held    => \&held,
     refuses => \&refuses,
     nowhere => \&nowhere,
+    again   => \&again,
 );
 
 
@@ -136,6 +138,48 @@ sub held {
         join(' ', map { "h$_:1" } 1 .. 8), 'held: each was called once';
     told_once('held', $two, 8);
     end($one, $two);
+
+    return;
+}
+
+
+# The same again, while Redis can't say that it is written: the file has it by the
+# first one's ticket, and can send it, for its record is sealed with that.
+
+sub again {
+    my $redis = IapGuard::WaitRedis->new(options => ['--appendonly', 'yes']);
+    my $key   = $redis->folder . '/key';
+
+    open my $file, '>', $key or die "$key: $!\n";
+    print {$file} '0123456789abcdef' x 4, "\n";
+    close $file;
+    chmod 0644, $key;
+    chmod 0755, $redis->folder;
+
+    my ($one) = machines(1, $redis, redis => "; iap_guard_queue_key $key");
+
+    $one->peers->always('/verify', 'http:503');
+    my $first = $one->put({ id => 'again' });
+    is spooled($one), 0, 'again: the first is in Redis';
+
+    $redis->waits('0');
+    is $one->put({ id => 'again' }), $first, 'again: the same has its ticket';
+    is spooled($one), 1, 'again: in the file as well';
+
+    $redis->kill;
+    $one->peers->always('/verify', undef);
+    is $one->ended($first, 20)->{status}, 'verified',
+        'again: which is enough without Redis';
+    is lines($one, qr/is parked/), 0, 'again: it can be read';
+    is join(' ', map { $_->{id} } grep { $_->{step} eq 'ok' }
+                                       $one->peers->calls('/verify')),
+        'again', 'again: and was sent';
+
+    $redis->start;
+    ok settled(MOVED, sub { spooled($one) == 0 }), 'again: moved';
+    verified_all('again', $one, $first);
+    told_once('again', $one, 1);
+    end($one);
 
     return;
 }

@@ -49,6 +49,32 @@ sub lines {
 }
 
 
+# Whether Redis can be asked, and how many units wait to be told
+
+sub metrics {
+    my ($machine) = @_;
+    return join ' ', @{ $machine->nginx->metrics }{qw(iap_guard_stock_up
+                                                     iap_guard_stock_notes)};
+}
+
+
+# Waits until metrics say that Redis is away, and that what became of those units is
+# still to be told; a few more may be those that nobody knows to be reserved
+
+sub notes {
+    my ($machine, $name) = @_;
+
+    my $told = $machine->nginx->wait_for(15, sub {
+        my ($up, $notes) = split ' ', metrics($machine);
+        return !$up && $notes >= HELD && $notes <= HELD + 4;
+    });
+
+    diag "$name: " . metrics($machine) unless $told;
+
+    return $told ? 1 : 0;
+}
+
+
 # The rights that the documentation names are enough, and none is too much for
 # promo codes; one that is missing is said once.
 
@@ -130,10 +156,12 @@ sub away {
     $loop->run_until(sub { !$left });
     is_deeply \%statuses, { 200 => HELD }, 'away: who had a unit has it';
     $client->shut;
+    is notes($machine, 'away'), 1, 'away: metrics tell';
 
     $machine->nginx->stop;
     $machine->nginx->start;
     is $machine->redeem('SPRING', 'late')->{status}, 503, 'away: still';
+    is notes($machine, 'away'), 1, 'away: the next one knows what waits';
 
     $redis->start;
     ok $machine->nginx->wait_for(20, sub {
@@ -142,6 +170,8 @@ sub away {
     }), 'away: it is back, and told what was sold';
     sleep 2;
     $machine->is_balanced('SPRING', 'away', sold => HELD, reserved => 0);
+    ok $machine->nginx->wait_for(10, sub { metrics($machine) eq '1 0' }),
+        'away: nothing waits any more' or diag metrics($machine);
 
     is $machine->redeem('SPRING', 'late')->{status}, 200, 'away: it goes on';
     is $machine->redeem('SPRING', 'u1')->{status}, 200, 'away: u1 has it';
@@ -170,6 +200,7 @@ sub unsafe {
     ok $machine->nginx->wait_for(5, sub { lines($machine, $lost) }),
         'unsafe: it is said';
     is eval { $machine->stock('SPRING', 10) }, undef, 'unsafe: no code is made';
+    is metrics($machine), '0 0', 'unsafe: metrics tell';
     is lines($machine, $lost), 1, 'unsafe: said once';
 
     $redis->command('CONFIG', 'SET', 'appendonly', 'yes');
@@ -177,6 +208,7 @@ sub unsafe {
         eval { $machine->stock('SPRING', 10)->{free} == 10 }
     }), 'unsafe: no more';
     is $machine->redeem('SPRING', 'ann')->{status}, 200, 'unsafe: given out';
+    is metrics($machine), '1 0', 'unsafe: so do metrics';
 
     $redis->command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
     ok $machine->nginx->wait_for(15, sub {

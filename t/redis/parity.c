@@ -30,6 +30,7 @@ typedef struct {
     iap_ticks_t    now;
     iap_ticks_t    scale;           /* of all times of this sequence */
     bool           lengths_change;
+    bool           segments_alike;  /* one rule holds them all */
     iap_ticks_t    end[WINDOWS];    /* of the span last written for */
     uint64_t       random;
     uint64_t       decisions;
@@ -176,6 +177,7 @@ parity_start(parity_t *p, uint64_t seed)
     p->now = NOW_START;
     p->scale = (iap_ticks_t) 1 << (4 + ut_below(&p->random, 40));
     p->lengths_change = seed % 4 == 0;
+    p->segments_alike = seed % 3 == 0;
 
     world_init(&p->w, 64);
     memset(p->end, 0, sizeof(p->end));
@@ -186,7 +188,9 @@ parity_start(parity_t *p, uint64_t seed)
     }
 
     for (i = 0; i < SEGMENTS; i++) {
-        p->w.distinct_conf[i].part = parity_span(p, 5);
+        p->w.distinct_conf[i].part = i > 0 && p->segments_alike
+                                     ? p->w.distinct_conf[0].part
+                                     : parity_span(p, 5);
         parity_conf(p, 1, i);
     }
 
@@ -232,6 +236,8 @@ parity_pin(const iap_table_t *t, unsigned kind, unsigned n)
 static void
 parity_conf(parity_t *p, unsigned kind, unsigned i)
 {
+    uint32_t            users;
+    unsigned            k;
     iap_bucket_conf_t  *bucket;
 
     switch (kind) {
@@ -248,8 +254,13 @@ parity_conf(parity_t *p, unsigned kind, unsigned i)
         break;
 
     case 1:
-        p->w.distinct_conf[i % SEGMENTS].users =
-                             1 + (uint32_t) ut_below(&p->random, 2 * USERS);
+        users = 1 + (uint32_t) ut_below(&p->random, 2 * USERS);
+        p->w.distinct_conf[i % SEGMENTS].users = users;
+
+        for (k = 0; p->segments_alike && k < SEGMENTS; k++) {
+            p->w.distinct_conf[k].users = users;
+        }
+
         break;
 
     default:
@@ -415,14 +426,16 @@ parity_checks(parity_t *p, subject_t *s)
 }
 
 
-/* the same checks for another user: so runs come about */
+/* the same checks for another user, and maybe in other segments: so runs come
+   about */
 
 static unsigned
 parity_alike(parity_t *p, subject_t *s, const subject_t *before, unsigned n)
 {
-    unsigned  i, user;
+    unsigned  i, user, shift;
 
     user = (unsigned) ut_below(&p->random, USERS);
+    shift = p->segments_alike && ut_below(&p->random, 4) == 0;
 
     for (i = 0; i < n; i++) {
         s[i] = before[i];
@@ -435,6 +448,7 @@ parity_alike(parity_t *p, subject_t *s, const subject_t *before, unsigned n)
 
         case IAP_CHECK_DISTINCT:
             s[i].user = user;
+            s[i].i = (s[i].i + shift) % SEGMENTS;
             s[i].check = distinct(&p->w, s[i].i, user);
             break;
 

@@ -4,9 +4,9 @@
 #
 #     t/redis/parity.pl [--redis=PROGRAM] [FOLDER]
 #
-# FOLDER is where parity.c, script.c, sets.c and refund.c were built; without
-# it they are built first, into a folder that goes again.  The server listens
-# on the loopback alone, on a free port, and keeps nothing.
+# FOLDER is where parity.c, script.c, sets.c, halves.c and refund.c were built;
+# without it they are built first, into a folder that goes again.  The server
+# listens on the loopback alone, on a free port, and keeps nothing.
 
 use strict;
 use warnings;
@@ -40,7 +40,7 @@ my $failed = 0;
 
 run("$built/parity", $port, "$root/lua/decide.lua");
 run("$built/$_", $port, "$root/lua/decide.lua", "$root/lua/refund.lua")
-    foreach qw(script sets refund);
+    foreach qw(script sets halves refund);
 
 print "1..$count\n";
 
@@ -52,7 +52,7 @@ sub build {
     my ($folder) = @_;
     my @core = glob "$root/src/core/*.c";
 
-    foreach my $name (qw(parity script sets refund)) {
+    foreach my $name (qw(parity script sets halves refund)) {
         system('cc', qw(-std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror),
                "-I$root/src/core", "-I$root/t/unit",
                '-o', "$folder/$name", "$root/t/redis/$name.c", @core,

@@ -726,7 +726,7 @@ sub imported {
         'import: settled';
     is says($queue->find('a3'), qw(ticket status result)), 'a2 1 r',
         'import: and told of by its other name';
-    is $queue->bring(['a3', key => 'key-a2']), 'known',
+    is $queue->bring(['a3', key => 'key-a2']), 'alias',
         'import: the other name once more';
     well('import');
 

@@ -225,13 +225,17 @@ test_wrong_value(script_t *t)
 {
     unsigned  i;
 
+    /* the last two are a MINUTE less than nothing, and still less */
+
     static const char  *bucket[] = {
         "", "x", "-5", "1.5", "0x10", "1e3", "nan", "7.", " 7",
-        "99999999999999999999999999"
+        "99999999999999999999999999", "9223372036854775807",
+        "-1200000000", "-1200000001"
     };
 
     static const char  *window[] = {
-        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x"
+        "", "x", "7", "7 ", " 7 7", "7  7", "7 -7", "7 7 7", "7 0x7", "7 7x",
+        "-7 7", "+7 7", "7,7"
     };
 
     for (i = 0; i < sizeof(bucket) / sizeof(bucket[0]); i++) {
@@ -395,6 +399,8 @@ test_bucket_rights(script_t *t)
 
         ut_ok(ask(t) && said(t, 0, cases[i].letters, NULL),
               "no right to %s breaks what needs it", cases[i].right);
+        ut_ok(strcmp(call_said(t->reply, &t->call, 0).error, "WRONGVALUE")
+              != 0, "and does not say that the value is wrong");
 
         command(t, "AUTH default x");
 
@@ -405,6 +411,21 @@ test_bucket_rights(script_t *t)
         ut_ok(cases[i].letters[1] == 'A' || integer(t, "EXISTS b2") == 0,
               "or was not");
     }
+
+    begin(t);
+    check(t, "b", MINUTE, 9 * MINUTE, "b", "");
+    check(t, "w", 1, 1000000 * MINUTE, "w", "");
+    ask(t);
+    command(t, "DEL b");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "AR", ""),
+          "without the right to del a later layer still refuses");
+
+    command(t, "AUTH default x");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "and a bucket that was full leaves no key that never expires");
 
     begin(t);
     command(t, "SET b 9000000000000000000");
@@ -418,22 +439,19 @@ test_bucket_rights(script_t *t)
     command(t, "AUTH default x");
     ut_ok(holds(t, "b", "9000000000000000000"), "and stays as it was");
 
-    /* a bucket that was not there, and another layer refuses */
-
     begin(t);
-    check(t, "w", 1, 60 * MINUTE, "w", "");
+    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
+    check(t, "b", MINUTE, MINUTE, "spent", "");
     ask(t);
-
+    command(t, "DEL b");
     command(t, "ACL SETUSER guard reset nopass on ~* +@all -del");
     command(t, "AUTH guard x");
-    again(t);
-    check(t, "b", MINUTE, 2 * MINUTE, "b", "");
-    check(t, "w", 1, 60 * MINUTE, "w", "");
 
-    ut_ok(ask(t) && said(t, 0, "AR", ""), "refused by another layer");
+    ut_ok(ask(t) && said(t, 0, "AR", ""), "no right to delete");
 
     command(t, "AUTH default x");
-    ut_ok(integer(t, "EXISTS b") == 0, "no right to del leaves nothing either");
+    ut_ok(integer(t, "EXISTS b") == 0,
+          "leaves no key that never expires");
 }
 
 

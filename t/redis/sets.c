@@ -243,6 +243,13 @@ test_roomy(script_t *t)
     users(t, "d", 17, "01f");
     ut_ok(ask(t) && said(t, 0, "A", "") && said(t, 2, "R", ""),
           "and it is those that are in who count");
+
+    begin(t);
+    fill(t, 6);
+    users(t, "d", 9, "wxyz");
+    ut_ok(ask(t) && said(t, 0, "N", "") && said(t, 2, "N", "")
+          && said(t, 3, "R", "") && integer(t, "ZCARD d") == 9,
+          "room for all but one is not room for all");
 }
 
 
@@ -336,6 +343,16 @@ test_roomy_part(script_t *t)
 
     command(t, "AUTH default x");
     ut_ok(integer(t, "ZCARD d") == 6, "and none is put in");
+
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -zadd");
+    command(t, "AUTH guard x");
+
+    ut_ok(ask(t) && said(t, 0, "E", NULL) && said(t, 2, "E", NULL),
+          "so they are if the first of them is in already");
+
+    command(t, "AUTH default x");
+    command(t, "ACL SETUSER guard reset nopass on ~* +@all -pexpireat");
+    ut_ok(integer(t, "ZCARD d") == 6, "and the others can't be put in");
 
     command(t, "ZADD d %llu 0", (unsigned long long) (clock_of(t) / (10 * SEC))
                                 - 2);

@@ -449,7 +449,9 @@ sub leases {
     fresh(3000);
     $code->reserve("u$_", "t$_", lease => HOUR, unknown => 'r') for 1 .. 2500;
     later(2 * HOUR);
-    is $code->call('code')->[0], 'more', 'lease: more than one call looks at';
+    is $code->call('code', 1000)->[0], 'more', 'lease: more than one call looks at';
+    is scalar(grep { /^6/ } @{ $redis->command('HVALS', $code->key('unit')) }),
+        1000, 'lease: as many as it is to';
     is $code->numbers, '3000 0 0/0', 'lease: but several do';
     well('lease');
 
@@ -581,6 +583,57 @@ sub edited_many {
         'many: a thousand go';
     is $codes[0]->numbers, 'none', 'many: from the first on';
 
+    many_sweep();
+    many_there();
+
+    return;
+}
+
+
+# However many leases of however many codes are over, one call has no more of
+# them run out than of one.
+
+sub many_sweep {
+    my @codes = map { fresh(100) } 1 .. 5;
+
+    foreach (@codes) {
+        $code = $_;
+        $code->reserve("u$_", "t$_", lease => SECOND) for 1 .. 40;
+        later(2 * SECOND);
+    }
+
+    is $code->edits('all', map { [$_, what => 'set', units => 90] } @codes),
+        'ok', 'many: with leases that are over';
+
+    my $over = grep { /^5/ }
+               map { @{ $redis->command('HVALS', $_->key('unit')) } } @codes;
+    is $over, 64, 'many: so many of them run out';
+    is $_->numbers, '90 40 0/0', 'many: then the others' foreach @codes;
+
+    return;
+}
+
+
+# Of how many codes it is said that they were there
+
+sub many_there {
+    my @codes = map { fresh() } 1 .. 3;
+    my $said  = sub {
+        my ($how, $what) = @_;
+        my @keys = map { $_->keys } @codes;
+
+        push @keys, ($code->index_keys)[0] if $how eq 'all';
+
+        return join ' ', @{ $code->call_keys(\@keys, 'edit', $how, 0, 64,
+            map { ($what, $_->{name}, 1, 0) } @codes) }[0, 1];
+    };
+
+    is $said->('all', 'set'), 'ok 0', 'there: none of three';
+    $codes[1]->edit(what => 'delete');
+    is $said->('check', 'set'), 'ok 2', 'there: two';
+    is $said->('all', 'set'), 'ok 2', 'there: still';
+    is $said->('all', 'delete'), 'ok 3', 'there: three, before they go';
+
     return;
 }
 
@@ -635,7 +688,31 @@ sub audited {
     is $code->{more}, 0, 'audit: that is all';
     is scalar(@{[ $code->audit(10) ]}) . $code->{more}, '100', 'audit: indeed';
     is scalar(@{[ $code->audit(9) ]}) . $code->{more}, '91', 'audit: some of them';
+    in_pieces();
     cmp_ok abs($units[0]{made} - 1000 * time), '<', 60_000, 'audit: when';
+
+    return;
+}
+
+
+# An audit by three units a call, however many were made at the same moment, one
+# of which is lost
+
+sub in_pieces {
+    my @all = map { $_->{token} } $code->audit;
+    my (@found, @from);
+
+    $redis->command('ZADD', $code->key('made'), 1000, $_) foreach @all[0 .. 6];
+    $redis->command('HDEL', $code->key('unit'), $all[4]);
+
+    foreach (1 .. @all) {
+        push @found, map { $_->{token} } $code->audit(3, @from);
+        @from = @{ $code->{next} };
+        last if !$code->{more};
+    }
+
+    is "@found", join(' ', grep { $_ ne $all[4] } @all),
+        'audit: in pieces, each unit once';
 
     return;
 }

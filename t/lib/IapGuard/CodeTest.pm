@@ -19,7 +19,8 @@ package IapGuard::CodeTest;
 # `guard` more layers.  Further options are those of IapGuard::Nginx.
 #
 # Times are short, so that leases run out while one waits: but as the keeper of
-# the stock sees them.  `timeout` is the ledger's.
+# the stock sees them.  `timeout` is the ledger's, `store_timeout` that of
+# `iap_guard_redis` (1s).
 
 use strict;
 use warnings;
@@ -43,9 +44,11 @@ sub new {
     my %paths = %{ delete $options{paths} };
     my $self  = bless {
         code => '', guard => '', redis_words => '', timeout => '10s',
+        store_timeout => '1s',
         (map { $_ => delete $options{$_} }
              grep { exists $options{$_} }
-                  qw(backend redis redis_words code guard timeout)),
+                  qw(backend redis redis_words code guard timeout
+                     store_timeout)),
         http => $options{http} || '', server => $options{server} || '',
     }, $class;
 
@@ -82,7 +85,8 @@ sub configure {
         : $redis->can('urls')       ? $redis->urls . ' mode=cluster'
         :                             'redis://' . $redis->node;
 
-    $store = "iap_guard_redis $store timeout=1s $self->{redis_words};"
+    $store = "iap_guard_redis $store timeout=$self->{store_timeout}"
+           . " $self->{redis_words};"
         if $store;
 
     $nginx->configure(

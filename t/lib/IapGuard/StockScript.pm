@@ -20,6 +20,8 @@ use Time::HiRes ();
 
 our @EXPORT_OK = qw(text_of);
 
+use constant SWEEP => 64;
+
 my @KEYS  = qw(code unit user made lease sold gone);
 my @UNIT  = qw(token user state made until status ticket);
 my @INFO  = qw(initial sold reserved forgotten closed expires units_sold
@@ -107,7 +109,7 @@ sub edits {
     push @keys, ($self->index_keys)[0] if $how eq 'all';
 
     my @reply = @{ $self->call_keys(\@keys, 'edit', $how, $self->{look} // 0,
-                                    @arguments) };
+                                    SWEEP, @arguments) };
     return $reply[0] eq 'ok' ? 'ok' : join ' ', @reply;
 }
 
@@ -123,7 +125,7 @@ sub info {
     my ($word, @words);
 
     do {
-        ($word, @words) = @{ $self->call(@what ? @what : 'code') };
+        ($word, @words) = @{ $self->call(@what ? @what : ('code', SWEEP)) };
     } while $word eq 'more';
 
     return undef if $word ne 'ok';
@@ -147,14 +149,17 @@ sub numbers {
 }
 
 
-# the units, as hashes; and whether there are more, in $code->{more}
+# the units, as hashes; and whether there are more, in $code->{more}, and where,
+# in $code->{next}
 
 sub audit {
-    my ($self, $count) = @_;
-    my ($info, $more, @words) = $self->info('audit', $count // 1000);
+    my ($self, $count, @from) = @_;
+    my ($info, $more, @words) = $self->info('audit', SWEEP, $count // 1000,
+                                            @from ? @from : (0, 0));
     my @units;
 
     $self->{more} = $more;
+    $self->{next} = [splice @words, 0, 2];
 
     while (@words) {
         my %unit;

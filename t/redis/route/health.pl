@@ -51,6 +51,36 @@ test health_pause => sub {
 };
 
 
+# Whoever is no master any more is left before the next decisions leave
+
+test health_demoted => sub {
+    my $node  = fake();
+    my $nginx = nginx(mode => 'single', node => [$node->node],
+                      timeout => '5s');
+
+    is $nginx->decide('k'), 'A', 'a master';
+
+    $node->behave('*', delay => 0.3,
+                  raw => array(':1000000', bulk('E'), ':1', ':0',
+                               bulk('READONLY'), bulk(undef)));
+    $nginx->tell('decide 900001 k');
+    ok waits(4, sub { $node->report->{commands} == 2 }), 'it is asked again';
+
+    # behind another connection there is its successor
+
+    $node->behave('*', raw => $ADMITTED);
+    $nginx->tell('decide 900002 k');
+
+    is +(split / /, $nginx->line(qr/^done 900001 /))[2], 'B',
+       'it is none any more';
+    is +(split / /, $nginx->line(qr/^done 900002 /))[2], 'A',
+       'who came meanwhile is decided';
+    is $node->report->{connections}, 2, 'over another connection';
+
+    ends_well($nginx);
+};
+
+
 # What went wrong long ago has nothing to do with what goes wrong now
 
 test health_forgets => sub {

@@ -40,6 +40,17 @@ sub works {
     is $nginx->says('codes', '-', 3), 'ok 0 C6:1:0:0:0', "$name: but another";
     is $nginx->noted, 0, "$name: nothing was noted";
 
+    # more than go into one call
+
+    is $nginx->says('edits', 250, 'set', 3), 'ok', "$name: in pieces";
+    is scalar(@{[ $nginx->ask('codes', '-', 1000) ]}), 2 + 1 + 250,
+        "$name: all of them are named";
+    is $nginx->says('edits', 251, 'close', 0), 'none 250 unknown',
+        "$name: one that is not there";
+    is $nginx->says('code', 'B0'), 'ok 3 0 0 0 0 0 0', "$name: none is closed";
+    is $nginx->says('edits', 250, 'delete', 0), 'ok', "$name: all go";
+    is $nginx->says('codes', '-', 9), 'ok 0 C6:1:0:0:0', "$name: one is left";
+
     return;
 }
 
