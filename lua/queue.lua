@@ -35,16 +35,18 @@
 --                    take, the first and the last of those whose answers did
 --                    not come, or 0 and 0
 --        renew   machine, session, lease
---        back    machine, session, number or ""
---        settle  machine, session, ticket, work, status, delay, callback
+--        back    machine, session, take, number or ""
+--        settle  machine, session, take, ticket, work, status, delay, callback
 --                    ("1" or "0"), result
---        deliver machine, session, ticket, callback, delay
+--        deliver machine, session, take, ticket, callback, delay
 --        count
 --        list    status or "", after, count
 --        retry   ticket or "", count
 --        sweep   keep, count
 --        hello
 --        probe
+--                where "take" is the number of the take that has leased it, or
+--                    "": it is not known
 -- reply  a word, then
 --        put     not that, but for each: "ok", "duplicate" or "full"; ticket
 --        import  not that, but for each: "ok"; "known"; or "alias": it is
@@ -53,7 +55,8 @@
 --        take    "ok", ms until something may be due, "1" if the pace leaves
 --                    no call now (else "0"), entries
 --        renew, back  "ok", how many
---        settle, deliver  "ok", or "none": the session has it no more
+--        settle, deliver  "ok", or "none": the session has it no more, or by
+--                    another take
 --        count   "ok", pending, verified, rejected, parked, dead, callbacks,
 --                    when the oldest pending one was put, now
 --        list    "ok", entries
@@ -293,9 +296,26 @@ local function owns(machine, session, e)
 end
 
 
+-- Whether it is the lease of that take.  What a session says again may be of one
+-- that ended, while the same session has the entry by the next.
+
+local function of_take(e, take)
+  return take == '' or e.take == tonumber(take)
+end
+
+
 -- `last` says what a session has said of an entry that it has no more: if the
--- answer did not reach it, it says so again.  The lease goes when it has its
--- place.
+-- answer did not reach it, it says so again.  With the number of its take at its
+-- end that is known also when the entry is leased again.
+
+local function saying(machine, session, take, word)
+  local last = machine .. ' ' .. session .. ' ' .. word
+
+  return take == '' and last or last .. ' ' .. take
+end
+
+
+-- the lease goes when it has its place
 
 local function released(e, last)
   e.leases, e.machine, e.session, e.last = 0, '', '', last
@@ -627,7 +647,8 @@ local function take_next(what, machine, session, number, lease)
       if named then
         call('ZADD', KEYS[LEASE], integer(now + lease), ticket)
         e.leases, e.machine, e.session, e.last =
-          e.leases + 1, machine, session, ''
+          e.leases + 1, machine, session,
+          match(e.last, ' %d+$') and e.last or ''
         e.take = number
         store(e)
 
@@ -741,15 +762,15 @@ end
 
 
 local function back()
-  local machine, session = ARGV[2], ARGV[3]
-  local leased = ARGV[4] ~= '' and numbered(ARGV[4])
+  local machine, session, of = ARGV[2], ARGV[3], ARGV[4]
+  local leased = ARGV[5] ~= '' and numbered(ARGV[5])
                  or call('ZRANGE', KEYS[LEASE], 0, -1)
   local n = 0
 
   for l = 1, #leased do
     local e = load(leased[l])
 
-    if e and owns(machine, session, e) then
+    if e and owns(machine, session, e) and of_take(e, of) then
       give_back(e, 1)
       n = n + 1
     end
@@ -760,49 +781,56 @@ end
 
 
 -- says the same again, for the answer did not come; then that may have been cut
--- off
+-- off, unless it has been leased since
 
 local function said(e, last)
   if e.last ~= last then
     return { 'none' }
   end
 
-  place(e)
-  mend(e)
-  call('ZREM', KEYS[LEASE], e.ticket)
+  if e.session == '' then
+    place(e)
+    mend(e)
+    call('ZREM', KEYS[LEASE], e.ticket)
+  end
 
   return { 'ok' }
 end
 
 
+-- A verdict ends an entry that is pending by whichever take of its session:
+-- nobody asks its target twice for nothing.
+
 local function settle()
-  local machine, session = ARGV[2], ARGV[3]
-  local e = load(ARGV[4])
-  local status, delay = tonumber(ARGV[6]), tonumber(ARGV[7])
-  local last = machine .. ' ' .. session .. ' s' .. ARGV[6]
+  local machine, session, of = ARGV[2], ARGV[3], ARGV[4]
+  local e = load(ARGV[5])
+  local status, delay = tonumber(ARGV[7]), tonumber(ARGV[8])
+  local last = saying(machine, session, of, 's' .. ARGV[7])
 
   if not e then
     return { 'none' }
   end
 
-  if e.status ~= PENDING or not owns(machine, session, e) then
+  if e.status ~= PENDING or not owns(machine, session, e)
+     or not (of_take(e, of) or judged(status))
+  then
     return said(e, last)
   end
 
   released(e, last)
-  e.work, e.status, e.due = ARGV[5], status, now + delay
+  e.work, e.status, e.due = ARGV[6], status, now + delay
 
   if status ~= PENDING then
 
-    if ARGV[9] ~= '' then
-      call('HSET', KEYS[RESULT], e.ticket, ARGV[9])
+    if ARGV[10] ~= '' then
+      call('HSET', KEYS[RESULT], e.ticket, ARGV[10])
     end
 
     if status ~= PARKED then
       e.ended = now
     end
 
-    if ARGV[8] == '1' then
+    if ARGV[9] == '1' then
       set_callback(e, CALLBACK_DUE)
       e.due, e.deliveries = now, 0
     end
@@ -828,16 +856,18 @@ end
 
 
 local function deliver()
-  local machine, session = ARGV[2], ARGV[3]
-  local e = load(ARGV[4])
-  local callback, delay = tonumber(ARGV[5]), tonumber(ARGV[6])
-  local last = machine .. ' ' .. session .. ' d' .. ARGV[5]
+  local machine, session, of = ARGV[2], ARGV[3], ARGV[4]
+  local e = load(ARGV[5])
+  local callback, delay = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local last = saying(machine, session, of, 'd' .. ARGV[6])
 
   if not e then
     return { 'none' }
   end
 
-  if e.callback ~= CALLBACK_DUE or not owns(machine, session, e) then
+  if e.callback ~= CALLBACK_DUE or not owns(machine, session, e)
+     or not of_take(e, of)
+  then
     return said(e, last)
   end
 

@@ -605,6 +605,7 @@ ngx_iap_drain_ask_settle(ngx_iap_drain_call_t *call)
     settle->machine = dq->drain->machine;
     settle->session = dq->session;
     settle->id = call->id;
+    settle->lease = call->lease;
     settle->work = call->work;
     settle->status = call->status;
     settle->delay = call->delay;

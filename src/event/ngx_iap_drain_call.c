@@ -39,6 +39,7 @@ ngx_iap_drain_call_make(ngx_iap_drain_queue_t *dq,
     call->stream = stream;
     call->pool = pool;
     call->id = entry->id;
+    call->lease = entry->lease;
     call->work = entry->work;
     call->status = IAP_WORK_PENDING;
     ngx_memcpy(call->ticket, entry->ticket, IAP_TICKET_LEN);
@@ -231,6 +232,7 @@ ngx_iap_drain_call_hand_back(ngx_iap_drain_call_t *call)
     session->machine = dq->drain->machine;
     session->session = dq->session;
     session->id = call->id;
+    session->lease = call->lease;
 
     ngx_iap_ledger_submit(dq->drain->ledger, &session->op);
 }

@@ -449,6 +449,7 @@ ngx_iap_drain_hook_deliver(ngx_iap_drain_call_t *call)
     deliver->machine = dq->drain->machine;
     deliver->session = dq->session;
     deliver->id = call->id;
+    deliver->lease = call->lease;
     deliver->callback = call->callback;
     deliver->delay = call->delay;
     ngx_memcpy(deliver->ticket, call->ticket, IAP_TICKET_LEN);

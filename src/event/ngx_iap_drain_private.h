@@ -153,6 +153,7 @@ struct ngx_iap_drain_call_s {
     ngx_iap_drain_state_e       state;
 
     uint64_t                    id;
+    uint64_t                    lease;
     u_char                      ticket[IAP_TICKET_LEN];
     iap_work_t                  work;
     ngx_str_t                   code;       /* empty: it has no unit */

@@ -54,6 +54,14 @@
 #define NGX_IAP_LANE_LEASED  2
 
 
+/* bits of `session` that tell which lease of it: other versions, whose sessions
+   are random numbers, are none of them */
+
+#define NGX_IAP_FILE_LEASE       0xfffff
+#define NGX_IAP_FILE_LEASE_TEXT  "1048575"
+#define NGX_IAP_FILE_LEASE_BITS  20
+
+
 /* the text of an iap_work_t that is zero */
 #define NGX_IAP_FILE_NEW     "0,0,0"
 
@@ -291,6 +299,22 @@ ngx_int_t ngx_iap_file_take(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_renew(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op);
 ngx_int_t ngx_iap_file_hand_back(ngx_iap_file_db_t *db,
     ngx_iap_ledger_op_t *op);
+
+/* a session as it is stored, and a lease of it; 0: whichever it is */
+
+static inline sqlite3_int64
+ngx_iap_file_session(uint64_t session)
+{
+    return (sqlite3_int64) (session << NGX_IAP_FILE_LEASE_BITS);
+}
+
+static inline sqlite3_int64
+ngx_iap_file_lease(uint64_t session, uint64_t lease)
+{
+    return lease != 0 ? ngx_iap_file_session(session)
+                        | (sqlite3_int64) (lease & NGX_IAP_FILE_LEASE)
+                      : 0;
+}
 
 /* the moment so many ms from now, in bounds */
 

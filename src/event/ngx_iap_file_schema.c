@@ -178,8 +178,13 @@ const ngx_iap_file_schema_t  ngx_iap_file_schema = {
 #define NGX_IAP_FILE_LEASED                                                   \
     "entries INDEXED BY entries_leased"
 
+/* whichever the lease, see ngx_iap_file_lease() */
+
+#define NGX_IAP_FILE_SESSION                                                  \
+    "machine = ?2 AND session & ~" NGX_IAP_FILE_LEASE_TEXT " = ?3"
+
 #define NGX_IAP_FILE_OWN                                                      \
-    "queue = ?1 AND lane = 2 AND machine = ?2 AND session = ?3"
+    "queue = ?1 AND lane = 2 AND " NGX_IAP_FILE_SESSION
 
 /* the first so many of one status, which an index has in order */
 
@@ -263,17 +268,16 @@ const char *const  ngx_iap_file_texts[] = {
         " leases = leases + 1 WHERE id = ?1",
     [NGX_IAP_SQL_LEASES_LOST] =
         "SELECT id, turn FROM " NGX_IAP_FILE_LEASED
-        " WHERE queue = ?1 AND lane = 2"
-        " AND NOT (machine = ?2 AND session = ?3)"
+        " WHERE queue = ?1 AND lane = 2 AND NOT (" NGX_IAP_FILE_SESSION ")"
         " AND (machine = ?2 OR until <= ?4 OR until > ?5) LIMIT ?6",
     [NGX_IAP_SQL_LEASES_OWN] =
         "SELECT id, turn FROM " NGX_IAP_FILE_LEASED
         " WHERE " NGX_IAP_FILE_OWN
-        " AND (?4 = 0 OR id = ?4) LIMIT ?5",
+        " AND (?4 = 0 OR id = ?4) AND (?5 = 0 OR session = ?5) LIMIT ?6",
     [NGX_IAP_SQL_LEASES_WAIT] =
         "SELECT until FROM " NGX_IAP_FILE_LEASED
-        " WHERE queue = ?1 AND lane = 2"
-        " AND NOT (machine = ?2 AND session = ?3) ORDER BY until LIMIT 1",
+        " WHERE queue = ?1 AND lane = 2 AND NOT (" NGX_IAP_FILE_SESSION ")"
+        " ORDER BY until LIMIT 1",
     [NGX_IAP_SQL_RENEW] =
         "UPDATE " NGX_IAP_FILE_LEASED " SET until = ?4"
         " WHERE " NGX_IAP_FILE_OWN,
@@ -281,7 +285,7 @@ const char *const  ngx_iap_file_texts[] = {
         "UPDATE entries SET lane = 1, leases = leases - ?2 WHERE id = ?1",
     [NGX_IAP_SQL_OWNED] =
         "SELECT turn, user, status FROM entries WHERE " NGX_IAP_FILE_OWN
-        " AND id = ?4 AND ticket = ?5",
+        " AND id = ?4 AND ticket = ?5 AND (?6 = 0 OR session = ?6)",
 
     [NGX_IAP_SQL_AGAIN] =
         "UPDATE entries SET work = ?2, lane = 1, due = ?3, leases = 0"

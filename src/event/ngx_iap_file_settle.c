@@ -9,7 +9,7 @@
 
 static ngx_int_t ngx_iap_file_owned(ngx_iap_file_db_t *db,
     ngx_iap_file_queue_t *queue, uint64_t machine, uint64_t session,
-    uint64_t id, const u_char *ticket, ngx_iap_take_e what,
+    uint64_t id, uint64_t lease, const u_char *ticket, ngx_iap_take_e what,
     sqlite3_int64 *turn, iap_key_t *user);
 static ngx_int_t ngx_iap_file_settle_end(ngx_iap_file_db_t *db,
     ngx_iap_ledger_settle_t *settle, ngx_iap_file_queue_t *queue,
@@ -22,6 +22,7 @@ ngx_int_t
 ngx_iap_file_settle(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 {
     u_char                    work[IAP_WORK_TEXT_MAX];
+    uint64_t                  lease;
     ngx_int_t                 rc;
     iap_key_t                 user;
     sqlite3_int64             turn;
@@ -34,9 +35,15 @@ ngx_iap_file_settle(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_ERROR;
     }
 
+    /* a verdict counts by whichever lease */
+
+    lease = settle->status == IAP_WORK_VERIFIED
+            || settle->status == IAP_WORK_REJECTED
+            ? 0 : settle->lease;
+
     rc = ngx_iap_file_owned(db, &queue, settle->machine, settle->session,
-                            settle->id, settle->ticket, NGX_IAP_TAKE_WORK,
-                            &turn, &user);
+                            settle->id, lease, settle->ticket,
+                            NGX_IAP_TAKE_WORK, &turn, &user);
 
     if (rc == 0) {
         op->outcome = NGX_IAP_LEDGER_NONE;
@@ -60,12 +67,14 @@ ngx_iap_file_settle(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 }
 
 
-/* 1: it is leased by this session, and is work or a callback as was said */
+/* 1: it is leased by this session, as `lease`, and is work or a callback as was
+   said */
 
 static ngx_int_t
 ngx_iap_file_owned(ngx_iap_file_db_t *db, ngx_iap_file_queue_t *queue,
-    uint64_t machine, uint64_t session, uint64_t id, const u_char *ticket,
-    ngx_iap_take_e what, sqlite3_int64 *turn, iap_key_t *user)
+    uint64_t machine, uint64_t session, uint64_t id, uint64_t lease,
+    const u_char *ticket, ngx_iap_take_e what, sqlite3_int64 *turn,
+    iap_key_t *user)
 {
     size_t           len;
     ngx_int_t        rc;
@@ -73,10 +82,12 @@ ngx_iap_file_owned(ngx_iap_file_db_t *db, ngx_iap_file_queue_t *queue,
     sqlite3_stmt    *stmt;
     ngx_iap_take_e   is;
 
-    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_OWNED, "iiiit", queue->id,
-                              (sqlite3_int64) machine, (sqlite3_int64) session,
+    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_OWNED, "iiiiti", queue->id,
+                              (sqlite3_int64) machine,
+                              ngx_iap_file_session(session),
                               (sqlite3_int64) id, ticket,
-                              (size_t) IAP_TICKET_LEN);
+                              (size_t) IAP_TICKET_LEN,
+                              ngx_iap_file_lease(session, lease));
     if (stmt == NULL) {
         return NGX_ERROR;
     }
@@ -184,7 +195,7 @@ ngx_iap_file_deliver(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
     }
 
     rc = ngx_iap_file_owned(db, &queue, deliver->machine, deliver->session,
-                            deliver->id, deliver->ticket,
+                            deliver->id, deliver->lease, deliver->ticket,
                             NGX_IAP_TAKE_CALLBACK, &turn, &user);
 
     if (rc == 0) {

@@ -96,7 +96,7 @@ ngx_iap_file_take_lost(ngx_iap_file_db_t *db, ngx_iap_ledger_take_t *take,
 
     stmt = ngx_iap_file_query(db, NGX_IAP_SQL_LEASES_LOST, "iiiiii",
                               queue->id, (sqlite3_int64) take->machine,
-                              (sqlite3_int64) take->session,
+                              ngx_iap_file_session(take->session),
                               (sqlite3_int64) db->now,
                               ngx_iap_file_after(db, NGX_IAP_LEDGER_LEASE),
                               (sqlite3_int64) NGX_IAP_FILE_ROWS);
@@ -203,13 +203,15 @@ ngx_iap_file_take_one(ngx_iap_file_db_t *db, ngx_iap_ledger_take_t *take,
 
     entry = &take->entries[take->n];
 
+    entry->lease = (uint64_t) ++queue->turn;
+
     if (ngx_iap_file_exec(db, NGX_IAP_SQL_LEASE, "iiii",
                           (sqlite3_int64) entry->id,
                           (sqlite3_int64) take->machine,
-                          (sqlite3_int64) take->session,
+                          ngx_iap_file_lease(take->session, entry->lease),
                           ngx_iap_file_after(db, NGX_IAP_LEDGER_LEASE))
         != NGX_OK
-        || ngx_iap_file_user_set(db, user, ++queue->turn, far) != NGX_OK)
+        || ngx_iap_file_user_set(db, user, queue->turn, far) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -285,7 +287,7 @@ ngx_iap_file_take_wait(ngx_iap_file_db_t *db, ngx_iap_ledger_take_t *take,
                       : ngx_iap_file_query(db, NGX_IAP_SQL_LEASES_WAIT, "iii",
                                            queue->id,
                                            (sqlite3_int64) take->machine,
-                                           (sqlite3_int64) take->session);
+                                           ngx_iap_file_session(take->session));
 
         rc = ngx_iap_file_number(db, stmt, &at);
 
@@ -373,7 +375,7 @@ ngx_iap_file_renew(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
 
     return ngx_iap_file_exec(db, NGX_IAP_SQL_RENEW, "iiii", queue.id,
                              (sqlite3_int64) session->machine,
-                             (sqlite3_int64) session->session,
+                             ngx_iap_file_session(session->session),
                              ngx_iap_file_after(db, NGX_IAP_LEDGER_LEASE));
 }
 
@@ -393,10 +395,12 @@ ngx_iap_file_hand_back(ngx_iap_file_db_t *db, ngx_iap_ledger_op_t *op)
         return NGX_ERROR;
     }
 
-    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_LEASES_OWN, "iiiii", queue.id,
+    stmt = ngx_iap_file_query(db, NGX_IAP_SQL_LEASES_OWN, "iiiiii", queue.id,
                               (sqlite3_int64) session->machine,
-                              (sqlite3_int64) session->session,
+                              ngx_iap_file_session(session->session),
                               (sqlite3_int64) session->id,
+                              ngx_iap_file_lease(session->session,
+                                                 session->lease),
                               (sqlite3_int64) NGX_IAP_FILE_ROWS);
 
     if (stmt == NULL || ngx_iap_file_leased(db, stmt, leased, &n) != NGX_OK) {

@@ -232,6 +232,7 @@ ngx_iap_ledger_return(ngx_iap_ledger_t *ledger, ngx_iap_ledger_take_t *take)
         back->machine = take->machine;
         back->session = take->session;
         back->id = take->entries[i].id;
+        back->lease = take->entries[i].lease;
 
         ngx_iap_ledger_submit(ledger, &back->op);
     }

@@ -157,6 +157,9 @@ typedef struct {
     ngx_uint_t          deliveries;     /* that have failed */
     ngx_str_t           result;         /* JSON, or empty; not listed */
     ngx_str_t           record;         /* sealed; only of TAKE_WORK */
+    uint64_t            lease;          /* of a TAKE: it is named by whoever
+                                           says what became of it; 0: the
+                                           keeper tells by the session alone */
 } ngx_iap_entry_t;
 
 
@@ -219,7 +222,8 @@ typedef struct {
 
 /* RENEW: the session's leases last for NGX_IAP_LEDGER_LEASE from now.
    HAND_BACK: they, or one of them, are due again at once, and were not leased
-   in vain: that is not counted. */
+   in vain: that is not counted.  One that the session has by a later lease than
+   `lease` is left, as in DELIVER. */
 
 typedef struct {
     ngx_iap_ledger_op_t  op;
@@ -227,6 +231,7 @@ typedef struct {
     uint64_t             machine;
     uint64_t             session;
     uint64_t             id;            /* HAND_BACK: of one entry; 0: all */
+    uint64_t             lease;         /* its; 0: whichever it is */
 } ngx_iap_ledger_session_t;
 
 
@@ -235,6 +240,10 @@ typedef struct {
  * result is stored and, with `callback`, one is due at once; if it is VERIFIED
  * or REJECTED, its record is forgotten.  PARKED has not ended, and is kept for
  * as long as it takes.
+ *
+ * What is said again, for its answer did not come, is OK if that was done, or
+ * NONE, and changes nothing, though the session may have a later lease by then.
+ * VERIFIED and REJECTED count by whichever lease of the session.
  */
 
 typedef struct {
@@ -243,6 +252,7 @@ typedef struct {
     uint64_t             machine;
     uint64_t             session;
     uint64_t             id;
+    uint64_t             lease;         /* the entry's; 0: whichever it is */
     u_char               ticket[IAP_TICKET_LEN];
     iap_work_t           work;
     iap_work_status_e    status;
@@ -260,6 +270,7 @@ typedef struct {
     uint64_t             machine;
     uint64_t             session;
     uint64_t             id;
+    uint64_t             lease;         /* likewise */
     u_char               ticket[IAP_TICKET_LEN];
     ngx_iap_callback_e   callback;
     uint64_t             delay;

@@ -22,6 +22,7 @@ static void ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task,
     ngx_uint_t told);
 static void ngx_iap_shared_args_session(ngx_iap_ledger_session_t *session,
     ngx_iap_args_t *args);
+static void ngx_iap_shared_args_lease(uint64_t lease, ngx_iap_args_t *args);
 static void ngx_iap_shared_args_settle(ngx_iap_ledger_settle_t *settle,
     ngx_iap_args_t *args);
 static void ngx_iap_shared_args_deliver(ngx_iap_ledger_deliver_t *deliver,
@@ -177,7 +178,7 @@ ngx_iap_shared_args_take(ngx_iap_shared_task_t *task, ngx_iap_args_t *args)
     lane = &task->live.sq->lanes[take->what];
 
     if (task->number == 0) {
-        task->number = ++lane->number;
+        task->number = ++task->live.sq->takes;
     }
 
     ngx_iap_shared_args_text(args, "take");
@@ -239,9 +240,25 @@ ngx_iap_shared_args_session(ngx_iap_ledger_session_t *session,
 
     if (!back) {
         ngx_iap_args_number(args, NGX_IAP_LEDGER_LEASE);
+        return;
+    }
 
-    } else if (session->id != 0) {
+    ngx_iap_shared_args_lease(session->lease, args);
+
+    if (session->id != 0) {
         ngx_iap_args_number(args, session->id);
+
+    } else {
+        ngx_iap_shared_args_text(args, "");
+    }
+}
+
+
+static void
+ngx_iap_shared_args_lease(uint64_t lease, ngx_iap_args_t *args)
+{
+    if (lease != 0) {
+        ngx_iap_args_number(args, lease);
 
     } else {
         ngx_iap_shared_args_text(args, "");
@@ -261,6 +278,7 @@ ngx_iap_shared_args_settle(ngx_iap_ledger_settle_t *settle,
     ngx_iap_shared_args_text(args, "settle");
     ngx_iap_args_number(args, settle->machine);
     ngx_iap_args_number(args, settle->session);
+    ngx_iap_shared_args_lease(settle->lease, args);
     ngx_iap_args_bytes(args, settle->ticket, IAP_TICKET_LEN);
     ngx_iap_args_bytes(args, work, len);
     ngx_iap_args_number(args, settle->status);
@@ -279,6 +297,7 @@ ngx_iap_shared_args_deliver(ngx_iap_ledger_deliver_t *deliver,
     ngx_iap_shared_args_text(args, "deliver");
     ngx_iap_args_number(args, deliver->machine);
     ngx_iap_args_number(args, deliver->session);
+    ngx_iap_shared_args_lease(deliver->lease, args);
     ngx_iap_args_bytes(args, deliver->ticket, IAP_TICKET_LEN);
     ngx_iap_args_number(args, deliver->callback);
     ngx_iap_args_number(args, deliver->delay);

@@ -86,7 +86,6 @@ typedef enum {
    not come nobody works on, and the next one says so */
 
 typedef struct {
-    uint64_t                 number;    /* of the latest */
     uint64_t                 first;     /* of those without an answer, since the
                                            latest answer; 0: none */
     uint64_t                 last;
@@ -110,6 +109,8 @@ struct ngx_iap_shared_queue_s {
                                                makes it durable */
     unsigned                 counted:1; /* count is what Redis said last */
 
+    uint64_t                 takes;     /* number of the latest, which is the
+                                           lease of all that it has taken */
     ngx_iap_shared_lane_t    lanes[2];  /* by ngx_iap_take_e */
     ngx_iap_shared_move_t   *move;      /* under way, or NULL */
     ngx_msec_t               moved;     /* the latest look into the file */

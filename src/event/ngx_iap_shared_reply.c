@@ -158,7 +158,7 @@ ngx_iap_shared_find(ngx_iap_shared_task_t *task, redisReply *reply)
 static ngx_int_t
 ngx_iap_shared_take(ngx_iap_shared_task_t *task, redisReply *reply)
 {
-    size_t                  n;
+    size_t                  i, n;
     uint64_t                paced;
     ngx_iap_ledger_take_t  *take;
 
@@ -193,6 +193,10 @@ ngx_iap_shared_take(ngx_iap_shared_task_t *task, redisReply *reply)
            != NGX_OK)
     {
         return NGX_ERROR;
+    }
+
+    for (i = 0; i < n; i++) {
+        take->entries[i].lease = task->number;
     }
 
     take->n = n;

@@ -313,6 +313,7 @@ lt_settle_op(const ngx_iap_entry_t *entry, uint64_t machine,
     settle->machine = machine;
     settle->session = session;
     settle->id = entry->id;
+    settle->lease = entry->lease;
     memcpy(settle->ticket, entry->ticket, IAP_TICKET_LEN);
     settle->work = entry->work;
     settle->status = status;
@@ -353,6 +354,7 @@ lt_deliver(ngx_iap_file_db_t *db, const ngx_iap_entry_t *entry,
     deliver->machine = machine;
     deliver->session = session;
     deliver->id = entry->id;
+    deliver->lease = entry->lease;
     memcpy(deliver->ticket, entry->ticket, IAP_TICKET_LEN);
     deliver->callback = callback;
     deliver->delay = delay;

@@ -336,6 +336,75 @@ sessions(void)
 }
 
 
+/* what a lease is handed back by */
+
+static void
+hand_back(const ngx_iap_entry_t *entry, uint64_t session)
+{
+    ngx_iap_ledger_session_t  *op;
+
+    op = lt_op(NGX_IAP_LEDGER_HAND_BACK, sizeof(*op));
+    op->queue = lt_str("q");
+    op->machine = M;
+    op->session = session;
+    op->id = entry->id;
+    op->lease = entry->lease;
+
+    (void) lt_run(db, op);
+    lt_free(op);
+}
+
+
+/* what was said of a lease is said again when the session has the next one */
+
+static void
+former(void)
+{
+    ngx_iap_ledger_take_t  *first, *next;
+
+    begin("former leases");
+    put("A", 1);
+
+    first = lt_take(db, NGX_IAP_TAKE_WORK, M, 1, 9);
+    (void) lt_settle(db, &first->entries[0], M, 1, IAP_WORK_PENDING, 0);
+    next = lt_take(db, NGX_IAP_TAKE_WORK, M, 1, 9);
+    ut_ok(first->n == 1 && next->n == 1 && first->entries[0].lease != 0
+          && first->entries[0].lease != next->entries[0].lease,
+          "each lease is another");
+
+    ut_ok(lt_settle(db, &first->entries[0], M, 1, IAP_WORK_PENDING, 0)
+          == NGX_IAP_LEDGER_NONE, "what is said of a former one is none");
+    hand_back(&first->entries[0], 1);
+    ut_ok(takes(1, 9, ""), "nor does it go back by that");
+
+    hand_back(&next->entries[0], 1);
+    lt_free(next);
+    next = lt_take(db, NGX_IAP_TAKE_WORK, M, 1, 9);
+    ut_ok(next->n == 1 && next->entries[0].leases == 1,
+          "but by the present one");
+
+    ut_ok(lt_settle(db, &first->entries[0], M, 1, IAP_WORK_VERIFIED, 0)
+          == NGX_IAP_LEDGER_OK, "a verdict is one, whichever lease it is of");
+    ut_ok(lt_settle(db, &next->entries[0], M, 1, IAP_WORK_REJECTED, 0)
+          == NGX_IAP_LEDGER_NONE, "and there is but one");
+    lt_free(first);
+    lt_free(next);
+
+    first = lt_take(db, NGX_IAP_TAKE_CALLBACK, M, 1, 9);
+    (void) lt_deliver(db, &first->entries[0], M, 1, NGX_IAP_CALLBACK_DUE, 0);
+    next = lt_take(db, NGX_IAP_TAKE_CALLBACK, M, 1, 9);
+    ut_ok(first->n == 1 && next->n == 1
+          && lt_deliver(db, &first->entries[0], M, 1, NGX_IAP_CALLBACK_DUE, 0)
+             == NGX_IAP_LEDGER_NONE, "a callback likewise");
+
+    next->entries[0].lease = 0;
+    ut_ok(lt_deliver(db, &next->entries[0], M, 1, NGX_IAP_CALLBACK_DONE, 0)
+          == NGX_IAP_LEDGER_OK, "by no number, it is any");
+    lt_free(first);
+    lt_free(next);
+}
+
+
 /* callbacks have turns of their own, and all of the above */
 
 static void
@@ -444,6 +513,7 @@ main(void)
     crowd();
     leases();
     sessions();
+    former();
     callbacks();
     clocks();
     begin("end");

@@ -18,6 +18,7 @@ use IapGuard::Disk;
 use IapGuard::FakeRedis;
 use IapGuard::Loop;
 use IapGuard::QueueTest;
+use IapGuard::RedisProxy;
 use IapGuard::Together;
 use IapGuard::WaitRedis;
 
@@ -31,6 +32,7 @@ IapGuard::Together->run(3,
     refuses => \&refuses,
     nowhere => \&nowhere,
     again   => \&again,
+    unheard => \&unheard,
 );
 
 
@@ -180,6 +182,37 @@ sub again {
     verified_all('again', $one, $first);
     told_once('again', $one, 1);
     end($one);
+
+    return;
+}
+
+
+# It is put off, which Redis does, but nobody hears of it: it is said once more
+# while the next call is on its way, and changes nothing then.
+
+sub unheard {
+    my $redis = redis();
+    my $proxy = IapGuard::RedisProxy->new($redis);
+    my ($one) = machines(1, $proxy);
+
+    $proxy->keep('queue', 'settle');
+    my @tickets = $one->put({ id => 'u', verify => ['http:503', 'slow:2'] });
+    ok settled(5, sub { $proxy->held('queue') }), 'unheard: put off';
+    $proxy->cut;
+    $proxy->release;
+
+    # something new is looked at, at once
+
+    sleep 0.5;
+    push @tickets, $one->put({ id => 'v' });
+
+    verified_all('unheard', $one, @tickets);
+    told_once('unheard', $one, 2);
+    is join(' ', map { $_->{step} } grep { $_->{id} eq 'u' }
+                                         $one->peers->calls('/verify')),
+        'http:503 slow:2', 'unheard: called twice, and not thrice';
+    end($one);
+    $proxy->stop;
 
     return;
 }

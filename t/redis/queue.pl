@@ -43,6 +43,7 @@ renewed();
 handed_back();
 settled();
 settled_twice();
+said_of_a_former_lease();
 parked();
 callbacks();
 counted_and_listed();
@@ -423,6 +424,78 @@ sub settled_twice {
         'twice: but nothing else';
     is $queue->counts, '0 1 0 0 0/0', 'twice: no callback is left';
     well('twice');
+
+    return;
+}
+
+
+# Its answer did not come, and it is said again when the same session has the
+# entry by its next take.
+
+sub said_of_a_former_lease {
+    fresh();
+
+    $queue->put('t1');
+    $queue->take(number => 1);
+    is $queue->settle('t1', of => 1), 'ok', 'former: settled, as pending';
+    is tickets($queue->take(number => 2)), 't1', 'former: taken again';
+    is $queue->settle('t1', of => 1), 'ok', 'former: which was done';
+    is tickets($queue->take(number => 3)), '',
+        'former: and does not end the lease of now';
+    is $queue->settle('t1', of => 1, status => DEAD), 'none',
+        'former: nor does something else';
+    is $queue->settle('t1', of => 2, status => VERIFIED, callback => 1), 'ok',
+        'former: which ends by its own verdict';
+    is $queue->settle('t1', of => 1), 'none', 'former: and is not begun anew';
+    is says($queue->find('t1'), 'status'), VERIFIED, 'former: verified';
+    well('former');
+
+    # callbacks likewise
+
+    $queue->take(what => 'c', number => 4);
+    is $queue->settle('t1', of => 2, status => VERIFIED, callback => 1), 'ok',
+        'former: the verdict once more, while it is told of';
+    is $queue->deliver('t1', of => 4, callback => DUE), 'ok',
+        'former: a callback failed';
+    is tickets($queue->take(what => 'c', number => 5)), 't1',
+        'former: and is taken again';
+    is $queue->deliver('t1', of => 4, callback => DUE), 'ok',
+        'former: which was done';
+    is $queue->deliver('t1', of => 4), 'none', 'former: it was not delivered';
+    is says($queue->find('t1'), 'deliveries'), 1, 'former: counted once';
+    is $queue->deliver('t1', of => 5), 'ok', 'former: delivered by the next';
+    well('former');
+
+    # handed back
+
+    fresh();
+    $queue->put('t1');
+    my $e = $queue->take(number => 1);
+    is $queue->back(1, 1, $e->{number}, 1), 1, 'former: handed back';
+    $queue->take(number => 2);
+    is $queue->back(1, 1, $e->{number}, 1), 0, 'former: once';
+    is tickets($queue->take(number => 3)), '', 'former: it is leased';
+    is $queue->back(1, 1, $e->{number}, 2), 1, 'former: and goes back by that';
+
+    # a verdict of a lease that was lost, while nothing else is known
+
+    $queue->take(number => 4);
+    is $queue->settle('t1', of => 1, status => REJECTED), 'ok',
+        'former: a verdict is one';
+    is $queue->settle('t1', of => 4, status => VERIFIED), 'none',
+        'former: and there is but one';
+    is says($queue->find('t1'), 'status'), REJECTED, 'former: the first';
+    well('former');
+
+    # who does not name it, as before
+
+    fresh();
+    $queue->put('t1');
+    $queue->take(number => 1);
+    $queue->settle('t1');
+    $queue->take(number => 2);
+    is $queue->settle('t1', delay => LONG), 'ok', 'former: by no number';
+    is tickets($queue->take), '', 'former: any is meant';
 
     return;
 }
@@ -906,6 +979,7 @@ sub cut_off {
         'take lost'  => sub { $_[0]->take(number => 900, lost => [1, 899]) },
         'back'       => sub { $_[0]->back(1, 1) },
         'wait'       => sub { $_[0]->settle('p1', delay => 1) },
+        'wait of'    => sub { $_[0]->settle('p1', delay => 1, of => 1) },
         'verified'   => sub { $_[0]->settle('p1', status => VERIFIED,
                                             callback => 1, result => 'r') },
         'dead'       => sub { $_[0]->settle('p1', status => DEAD) },

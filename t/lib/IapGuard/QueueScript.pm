@@ -124,13 +124,14 @@ sub take {
 }
 
 
-# settle('t1', status => 1, ...): the word
+# settle('t1', status => 1, ...): the word; of => the number of the take, here
+# and below
 
 sub settle {
     my ($self, $ticket, %settle) = @_;
 
     return $self->call('settle', $settle{machine} // 1, $settle{session} // 1,
-                       $ticket, $settle{work} // '1,0,0',
+                       $settle{of} // '', $ticket, $settle{work} // '1,0,0',
                        $settle{status} // 0, $settle{delay} // 0,
                        $settle{callback} // 0, $settle{result} // '')->[0];
 }
@@ -140,7 +141,7 @@ sub deliver {
     my ($self, $ticket, %deliver) = @_;
 
     return $self->call('deliver', $deliver{machine} // 1,
-                       $deliver{session} // 1, $ticket,
+                       $deliver{session} // 1, $deliver{of} // '', $ticket,
                        $deliver{callback} // 2, $deliver{delay} // 0)->[0];
 }
 
@@ -152,8 +153,9 @@ sub renew {
 
 
 sub back {
-    my ($self, $machine, $session, $number) = @_;
-    return $self->call('back', $machine, $session, $number // '')->[1];
+    my ($self, $machine, $session, $number, $of) = @_;
+    return $self->call('back', $machine, $session, $of // '',
+                       $number // '')->[1];
 }
 
 

@@ -8,6 +8,7 @@ package IapGuard::RedisProxy;
 #   $proxy->hold('forget');     # calls of lua/forget.lua, from now on
 #   $proxy->hold('decide', ':app:');    # only those with this in a key
 #   $proxy->keep('decide');     # the server gets them, but nginx no reply
+#   $proxy->keep('queue', 'settle');    # only those with this first argument
 #   $proxy->held('forget');     # how many of them wait, on either side
 #   $proxy->release;            # all goes on, in its order
 #   $proxy->keys('forget');     # of each call that has come, how many keys
@@ -55,7 +56,7 @@ sub node { return "127.0.0.1:$_[0]{listener_port}" }
 sub port { return $_[0]{listener_port} }
 
 sub hold    { $_[0]->_ask(hold => @_[1, 2]); return }
-sub keep    { $_[0]->_ask(keep => $_[1]); return }
+sub keep    { $_[0]->_ask(keep => @_[1, 2]); return }
 sub release { $_[0]->_ask('release'); return }
 sub cut     { $_[0]->_ask('cut'); return }
 sub held    { return $_[0]->_ask('report')->{held}{$_[1]} || 0 }
@@ -154,7 +155,7 @@ sub _control {
     my @links = values %{ $self->{links} };
 
     $self->{holds}{$name} = defined $part ? $part : '' if $word eq 'hold';
-    $self->{keeps}{$name} = 1 if $word eq 'keep';
+    $self->{keeps}{$name} = defined $part ? $part : '' if $word eq 'keep';
 
     if ($word eq 'release') {
         @$self{qw(holds keeps)} = ({}, {});
@@ -178,8 +179,8 @@ sub _control {
 }
 
 
-# commands: [bytes, name of the script or undef, its keys] that wait; kept:
-# names of those that were sent on, whose replies wait, in `out`
+# commands: [bytes, name of the script or undef, its keys, its first argument]
+# that wait; kept: names of those that were sent on, whose replies wait, in `out`
 
 sub _link {
     my ($self, $client) = @_;
@@ -240,7 +241,9 @@ sub _command {
     push @{ $self->{keys}{$name} }, scalar @keys
         if defined $name && $words[0] eq 'EVALSHA';
 
-    push @{ $link->{commands} }, [$bytes, $name, "@keys"];
+    my $first = defined $name ? $words[3 + @keys] : undef;
+
+    push @{ $link->{commands} }, [$bytes, $name, "@keys", $first // ''];
 
     return;
 }
@@ -251,14 +254,15 @@ sub _forward {
     my $commands = $link->{commands};
 
     while (@$commands && $link->{server}) {
-        my ($bytes, $name, $keys) = @{ $commands->[0] };
+        my ($bytes, $name, $keys, $first) = @{ $commands->[0] };
         my $part = defined $name ? $self->{holds}{$name} : undef;
+        my $kept = defined $name ? $self->{keeps}{$name} : undef;
 
         return if defined $part && index($keys, $part) >= 0;
 
         shift @$commands;
         push @{ $link->{kept} }, $name
-            if defined $name && $self->{keeps}{$name};
+            if defined $kept && ($kept eq '' || $kept eq $first);
         _write($link->{server}, $bytes);
     }
 
