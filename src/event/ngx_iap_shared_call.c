@@ -179,6 +179,7 @@ ngx_iap_shared_args_take(ngx_iap_shared_task_t *task, ngx_iap_args_t *args)
 
     if (task->number == 0) {
         task->number = ++task->live.sq->takes;
+        lane->number = task->number;
     }
 
     ngx_iap_shared_args_text(args, "take");
@@ -197,7 +198,9 @@ ngx_iap_shared_args_take(ngx_iap_shared_task_t *task, ngx_iap_args_t *args)
 }
 
 
-/* one that was never sent is none */
+/* One that was never sent is none.  One that its maker does not wait for any
+   more has no answer, either, unless the next one was sent before that could
+   be said. */
 
 static void
 ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task, ngx_uint_t told)
@@ -212,7 +215,7 @@ ngx_iap_shared_call_taken(ngx_iap_shared_task_t *task, ngx_uint_t told)
     take = (ngx_iap_ledger_take_t *) task->live.op;
     lane = &task->live.sq->lanes[take->what];
 
-    if (told) {
+    if (told && !(task->live.op->told && task->number == lane->number)) {
         lane->first = 0;
         lane->last = 0;
         return;

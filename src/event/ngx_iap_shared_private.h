@@ -86,6 +86,7 @@ typedef enum {
    not come nobody works on, and the next one says so */
 
 typedef struct {
+    uint64_t                 number;    /* of the latest */
     uint64_t                 first;     /* of those without an answer, since the
                                            latest answer; 0: none */
     uint64_t                 last;

@@ -33,6 +33,7 @@ IapGuard::Together->run(3,
     nowhere => \&nowhere,
     again   => \&again,
     unheard => \&unheard,
+    too_late => \&too_late,
 );
 
 
@@ -211,6 +212,36 @@ sub unheard {
     is join(' ', map { $_->{step} } grep { $_->{id} eq 'u' }
                                          $one->peers->calls('/verify')),
         'http:503 slow:2', 'unheard: called twice, and not thrice';
+    end($one);
+    $proxy->stop;
+
+    return;
+}
+
+
+# A take is answered when nobody waits for it any more, and what it has leased
+# can't be handed back: the next take does without that.
+
+sub too_late {
+    my $redis = redis();
+    my $proxy = IapGuard::RedisProxy->new($redis);
+    my ($one) = machines(1, $proxy);
+
+    # its time is 2 s, and half of that for each try
+
+    $proxy->refuse('queue', 'back', 'ERR not now', 0, 1000);
+    $proxy->refuse('queue', 'take w', 'TRYAGAIN not now', 0.75, 2);
+    $proxy->keep('queue', 'take w');
+    my @tickets = $one->put({ id => 'l' });
+
+    ok settled(5, sub { $redis->command('ZCARD', 'iap:{q:receipts}:lease') }),
+        'too late: leased';
+    ok settled(5, sub { lines($one, qr/ledger takes longer than its timeout/) }),
+        'too late: and nobody waits for it any more';
+    $proxy->release;
+
+    verified_all('too late', $one, @tickets);
+    told_once('too late', $one, 1);
     end($one);
     $proxy->stop;
 

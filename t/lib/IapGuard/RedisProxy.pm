@@ -8,7 +8,10 @@ package IapGuard::RedisProxy;
 #   $proxy->hold('forget');     # calls of lua/forget.lua, from now on
 #   $proxy->hold('decide', ':app:');    # only those with this in a key
 #   $proxy->keep('decide');     # the server gets them, but nginx no reply
-#   $proxy->keep('queue', 'settle');    # only those with this first argument
+#   $proxy->keep('queue', 'settle');    # only those whose arguments begin so
+#   $proxy->refuse('queue', 'take w', 'TRYAGAIN busy', 0.5, 2);
+#                               # the next two such calls get this error, after
+#                               # so many seconds; the server gets none of them
 #   $proxy->held('forget');     # how many of them wait, on either side
 #   $proxy->release;            # all goes on, in its order
 #   $proxy->keys('forget');     # of each call that has come, how many keys
@@ -57,6 +60,7 @@ sub port { return $_[0]{listener_port} }
 
 sub hold    { $_[0]->_ask(hold => @_[1, 2]); return }
 sub keep    { $_[0]->_ask(keep => @_[1, 2]); return }
+sub refuse  { my $self = shift; $self->_ask(refuse => @_); return }
 sub release { $_[0]->_ask('release'); return }
 sub cut     { $_[0]->_ask('cut'); return }
 sub held    { return $_[0]->_ask('report')->{held}{$_[1]} || 0 }
@@ -95,6 +99,7 @@ sub _serve {
 
     local $SIG{PIPE} = 'IGNORE';
     @$self{qw(links holds keeps keys names)} = ({}, {}, {}, {}, _names());
+    $self->{refused} = {};
 
     foreach my $name (qw(listener control)) {
         my $listener = $self->{$name};
@@ -151,11 +156,13 @@ sub _control {
     my $line = <$socket>;
     return if !defined $line;
 
-    my ($word, $name, $part) = @{ $json->decode($line) };
+    my ($word, $name, $part, @more) = @{ $json->decode($line) };
     my @links = values %{ $self->{links} };
 
     $self->{holds}{$name} = defined $part ? $part : '' if $word eq 'hold';
     $self->{keeps}{$name} = defined $part ? $part : '' if $word eq 'keep';
+
+    $self->{refused}{"$name $part"} = \@more if $word eq 'refuse';
 
     if ($word eq 'release') {
         @$self{qw(holds keeps)} = ({}, {});
@@ -179,8 +186,9 @@ sub _control {
 }
 
 
-# commands: [bytes, name of the script or undef, its keys, its first argument]
-# that wait; kept: names of those that were sent on, whose replies wait, in `out`
+# commands: [bytes, name of the script or undef, its keys, its first two
+# arguments] that wait; kept: names of those that were sent on, whose replies
+# wait, in `out`
 
 sub _link {
     my ($self, $client) = @_;
@@ -241,9 +249,10 @@ sub _command {
     push @{ $self->{keys}{$name} }, scalar @keys
         if defined $name && $words[0] eq 'EVALSHA';
 
-    my $first = defined $name ? $words[3 + @keys] : undef;
+    my @first = defined $name ? grep { defined } @words[3 + @keys, 4 + @keys]
+                              : ();
 
-    push @{ $link->{commands} }, [$bytes, $name, "@keys", $first // ''];
+    push @{ $link->{commands} }, [$bytes, $name, "@keys", "@first"];
 
     return;
 }
@@ -259,14 +268,38 @@ sub _forward {
         my $kept = defined $name ? $self->{keeps}{$name} : undef;
 
         return if defined $part && index($keys, $part) >= 0;
+        return if $link->{refusing}
+                  || defined $name && $self->_refuse($link, "$name $first");
 
         shift @$commands;
         push @{ $link->{kept} }, $name
-            if defined $kept && ($kept eq '' || $kept eq $first);
+            if defined $kept && index($first, $kept) == 0;
         _write($link->{server}, $bytes);
     }
 
     return;
+}
+
+
+# Whether it is refused, for which all behind it waits.
+
+sub _refuse {
+    my ($self, $link, $what) = @_;
+    my ($rule) = map { $self->{refused}{$_} }
+                 grep { index($what, $_) == 0 } CORE::keys %{ $self->{refused} };
+
+    return 0 if !$rule || $rule->[2]-- <= 0;
+
+    $link->{refusing} = 1;
+    $self->{loop}->after($rule->[1], sub {
+        return if !$link->{client};
+        $link->{refusing} = 0;
+        shift @{ $link->{commands} };
+        _write($link->{client}, "-$rule->[0]\r\n");
+        $self->_forward($link);
+    });
+
+    return 1;
 }
 
 
