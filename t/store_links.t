@@ -1,14 +1,16 @@
 # How the store is reached: sockets, databases, users, TLS, and what is said of
-# a user or a certificate that is refused; and more that ask than may wait.
+# a user or a certificate that is refused; more that ask than may wait; and an address that moves.
 
 use strict;
 use warnings;
 
 use Test::More;
+use Time::HiRes qw(sleep);
 
 use lib 't/lib';
 use IapGuard::LoadClient;
 use IapGuard::Loop;
+use IapGuard::Relay;
 use IapGuard::StoreTest;
 
 my $server = '
@@ -157,6 +159,33 @@ subtest 'more ask than may wait' => sub {
 
     ends_well($nginx);
     $redis->cli('FLUSHALL');
+};
+
+
+# What the address leads to moves to another server, behind a proxy or by a
+# virtual address, while connections to the one before stay.
+
+subtest 'the address of a server that is master no more moves on' => sub {
+    my ($old, $new) = (redis(), redis());
+    my $relay = IapGuard::Relay->new($old->port);
+    my $nginx = site($redis, '127.0.0.1:' . $relay->port . ' timeout=1s',
+                     server => $server);
+
+    is verdict($nginx, '/t?u=a'), 'passed//redis', 'before';
+
+    $old->cli('REPLICAOF', '127.0.0.1', $new->port);
+    statuses($nginx, "/t?u=x$_", 1) foreach 1 .. 8;
+    ok down($nginx, 1), 'it can not be written to: it is down';
+    sleep 1.2;
+    ok !$nginx->metrics->{iap_guard_store_up}, 'and stays so';
+
+    $relay->to($new->port);
+    ok down($nginx, 0), 'the other one: it is back by itself';
+    is verdict($nginx, '/t?u=b'), 'passed//redis', 'after';
+
+    ends_well($nginx);
+    $relay->stop;
+    $_->stop foreach $old, $new;
 };
 
 
