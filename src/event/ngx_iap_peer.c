@@ -394,9 +394,7 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
 
     /* a link's backoff may be as long as the time between two probes */
 
-    if (!probe->ready) {
-        ngx_iap_link_close(peer->link);
-    }
+    ngx_iap_link_retry(peer->link);
 
     probe->closes = ngx_iap_link_closes(peer->link);
 

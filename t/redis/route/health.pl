@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -129,6 +130,29 @@ test health_moves => sub {
         ends_well($nginx, qr/redis \S+ is/);
         $relay->stop;
     }
+};
+
+
+# A connection that opens is none of a probe's business: there may be addresses
+# that have to be given up first, a second each.
+
+test health_opens => sub {
+    my $node = fake();
+    my @deaf = map { IO::Socket::INET->new(LocalAddr => "127.0.0.$_",
+                         LocalPort => $node->port, Proto => 'tcp',
+                         Listen => 1) // die "$!\n" } 2 .. 4;
+    my @full = map { my $hole = $_;
+                     map { IO::Socket::INET->new(PeerAddr => $hole->sockhost,
+                               PeerPort => $node->port, Blocking => 0)
+                         } 1 .. 4 } @deaf;
+
+    my $nginx = nginx(mode => 'single', timeout => '50ms', node => [
+        '127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.1:' . $node->port]);
+
+    ok waits(3, sub { fails($nginx) }), 'it is down';
+    ok defined $nginx->decides_within(6, 'A', 'k'), 'and comes up';
+
+    ends_well($nginx, qr/redis \S+ is/);
 };
 
 
