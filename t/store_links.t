@@ -1,5 +1,6 @@
 # How the store is reached: sockets, databases, users, TLS, and what is said of
-# a user or a certificate that is refused; more that ask than may wait; and an address that moves.
+# a user or a certificate that is refused; more that ask than may wait; an
+# address that moves, and nodes that are slow to greet.
 
 use strict;
 use warnings;
@@ -8,6 +9,7 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 use lib 't/lib';
+use IapGuard::FakeRedis;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::Relay;
@@ -186,6 +188,32 @@ subtest 'the address of a server that is master no more moves on' => sub {
     ends_well($nginx);
     $relay->stop;
     $_->stop foreach $old, $new;
+};
+
+
+# To connect may take longer than a decision waits, also to whoever is to say
+# where the nodes are.
+
+subtest 'a cluster whose nodes take long to greet' => sub {
+    my $fake = IapGuard::FakeRedis->new(auth => 'secret')->start;
+    my $port = $fake->port;
+
+    file('slow', "secret\n");
+    $fake->behave('secret', raw => "+OK\r\n", delay => 0.4);
+    $fake->behave('*', raw => "*2\r\n:1\r\n\$1\r\nA\r\n");
+    $fake->behave('SLOTS', raw => "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
+                                  . "\$9\r\n127.0.0.1\r\n:$port\r\n");
+
+    my $nginx = site($redis, "127.0.0.1:$port mode=cluster timeout=100ms "
+                             . "password_file=$folder/slow",
+                     server => $server);
+
+    is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+    ok(IapGuard::Nginx->wait_for(5, sub {
+        verdict($nginx, '/t?u=b') eq 'passed//redis' }), 'then the cluster');
+
+    ends_well($nginx);
+    $fake->stop;
 };
 
 
