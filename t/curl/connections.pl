@@ -297,11 +297,21 @@ test starved => sub {
 
     is $nginx->call(1, 'POST', "$url/a")->{transport}, 'ok', "works";
 
-    $nginx->tell("send 2 POST $url/hang timeout=1000");
-    $nginx->line(qr/^start 2/);
-    $nginx->tell('take');
+    # that it has begun is said before libcurl has opened anything for it: the
+    # server has to have it
 
-    my $done = $nginx->call(3, 'POST', "$url/a");
+    my $begun = now();
+    $nginx->tell("send 2 POST $url/hang timeout=1000");
+    sleep 0.005 until calls_of($server) == 2 || now() > $begun + 5;
+
+    # none for this one, which is sent before they are gone
+
+    $nginx->tell("send 5 POST $url/a\ntake");
+    my $done = $nginx->ended(5);
+    is $done->{transport}, 'local', "begun, but too late to get one: our own";
+    like $done->{error}, qr/worker_connections/, "and says so";
+
+    $done = $nginx->call(3, 'POST', "$url/a");
     is $done->{transport}, 'local', "no connections: our own side";
     like $done->{error}, qr/worker_connections/, "and says so";
 
