@@ -135,21 +135,6 @@ sub idle_connection {
 }
 
 
-# how many calls a server() has had, without nginx's help
-
-sub calls_of {
-    my ($server) = @_;
-    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
-                                       PeerPort => $server->port)
-        or die "connect: $!\n";
-
-    syswrite $socket, "GET /_calls HTTP/1.0\r\n\r\n";
-    my $text = do { local $/; <$socket> };
-
-    return (split /\r\n\r\n/, $text)[1];
-}
-
-
 test kept => sub {
     my ($port, $server) = idle_server();
     my $nginx = nginx();
@@ -202,7 +187,7 @@ test died_idle => sub {
                               'http://127.0.0.1:' . $server->port . '/');
 
     is $done->{transport}, 'reset', 'a fresh one that died: reset';
-    is calls_of($server), 1, 'asked once';
+    is $server->calls, 1, 'asked once';
     ends_well($nginx);
 };
 
@@ -231,7 +216,7 @@ test died_meanwhile => sub {
         $done = $nginx->call(3, 'POST', "http://$host:" . $raw->port . '/',
                              'body=200000');
         is $done->{transport}, 'reset', 'a fresh one that died: reset';
-        is calls_of($raw), 1, 'asked once';
+        is $raw->calls, 1, 'asked once';
 
         ends_well($nginx);
     }
@@ -302,7 +287,7 @@ test starved => sub {
 
     my $begun = now();
     $nginx->tell("send 2 POST $url/hang timeout=1000");
-    sleep 0.005 until calls_of($server) == 2 || now() > $begun + 5;
+    sleep 0.005 until $server->calls == 2 || now() > $begun + 5;
 
     # none for this one, which is sent before they are gone
 
