@@ -20,6 +20,8 @@ static ngx_http_iap_guard_decision_t *ngx_http_iap_guard_code_decision(
     ngx_http_request_t *r, ngx_uint_t n);
 static ngx_int_t ngx_http_iap_guard_code_charge(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static ngx_int_t ngx_http_iap_guard_code_malformed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 static ngx_uint_t ngx_http_iap_guard_code_known(
     ngx_http_iap_guard_unit_t *unit);
 static ngx_int_t ngx_http_iap_guard_code_make(ngx_http_request_t *r,
@@ -270,17 +272,7 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     }
 
     if (unit->len < 0) {
-
-        /* nor does it tell from an unknown one by how often it may be tried */
-
-        if (ngx_http_iap_guard_attempts_charge(r, unit) != NGX_OK) {
-            ngx_http_iap_guard_code_elsewhere(ctx);
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        return ngx_http_iap_guard_code_refuse(r, ctx,
-                                              IAP_VERDICT_CODE_UNAVAILABLE,
-                                              IAP_CODE_EVENT_MALFORMED);
+        return ngx_http_iap_guard_code_malformed(r, ctx);
     }
 
     if (unit->unavailable) {
@@ -299,6 +291,23 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     }
 
     return rc;
+}
+
+
+/* nor does it tell from an unknown one by how often it may be tried */
+
+static ngx_int_t
+ngx_http_iap_guard_code_malformed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (ngx_http_iap_guard_attempts_charge(r, ctx->unit) != NGX_OK) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_iap_guard_code_refuse(r, ctx,
+                                          IAP_VERDICT_CODE_UNAVAILABLE,
+                                          IAP_CODE_EVENT_MALFORMED);
 }
 
 
