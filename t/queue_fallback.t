@@ -12,7 +12,6 @@ use IO::Socket::INET;
 use JSON::PP ();
 use Test::More;
 
-use IapGuard::LoadClient;
 use IapGuard::Nginx;
 use IapGuard::RawServer;
 
@@ -390,12 +389,12 @@ sub curl {
 
 
 sub cut {
-    my $calls = calls();
+    my $calls = $raw->calls;
     my ($first, $second) = two('/cut', '/on/ok');
 
     is_accepted($first, 'open');
     is $second->{body}, '{"status":0}', 'open: then another request';
-    is calls() - $calls, 1, 'open: only that one was a call';
+    is $raw->calls - $calls, 1, 'open: only that one was a call';
 
     return;
 }
@@ -414,14 +413,6 @@ sub throttled {
     }), 'throttled: called again';
 
     return;
-}
-
-
-sub calls {
-    my $answer = IapGuard::LoadClient->fetch('GET',
-        'http://127.0.0.1:' . $raw->port . '/_calls');
-
-    return $answer->{body};
 }
 
 

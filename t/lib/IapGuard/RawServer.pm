@@ -9,12 +9,13 @@ package IapGuard::RawServer;
 #       '/late' => [\0.5, "HTTP/1.1 204 No Content\r\n\r\n"],
 #       '/gone' => ['reset']);
 #   $server->port;
+#   $server->calls;             # requests so far, in all
 #
 # A script is a list of: bytes to send; a pause, as a reference to a number of
 # seconds; 'reset' (RST in place of an end); 'hang' (nothing more, until the
 # client leaves); 'keep' (the connection stays open for another request).  At its
 # end the connection is closed.  A path that there is no script for gets 404;
-# GET /_calls the number of requests so far, in all.
+# GET /_calls what calls() says.
 #
 # A name that is no path stands for what does not speak HTTP: its script is
 # played to whatever begins with these bytes.
@@ -22,6 +23,7 @@ package IapGuard::RawServer;
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Socket qw(SOL_SOCKET SO_LINGER);
 
 use IapGuard::Child;
@@ -46,6 +48,19 @@ sub start {
 
 
 sub port { return $_[0]{port} }
+
+
+sub calls {
+    my ($self) = @_;
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+                                       PeerPort => $self->{port})
+        or die "connect: $!\n";
+
+    syswrite $socket, "GET /_calls HTTP/1.0\r\n\r\n";
+    my $text = do { local $/; <$socket> };
+
+    return (split /\r\n\r\n/, $text)[1];
+}
 
 
 sub _serve {
