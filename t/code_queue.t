@@ -239,8 +239,14 @@ sub dead {
 }
 
 
-sub calls { return IapGuard::LoadClient->fetch('GET',
-    'http://127.0.0.1:' . $raw->port . '/_calls')->{body} }
+# all of them, or those to a path
+
+sub calls {
+    my ($path) = @_;
+
+    return IapGuard::LoadClient->fetch('GET', 'http://127.0.0.1:' . $raw->port
+                                              . '/_calls' . ($path || ''))->{body};
+}
 
 
 # what its entry has come to, after one more try
@@ -331,6 +337,7 @@ sub passes {
 
 sub client_leaves {
     my $code   = fresh();
+    my $before = calls('/hang');
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $test->nginx->port) or die "connect: $!\n";
 
@@ -338,8 +345,8 @@ sub client_leaves {
         "X-Code: $code", 'X-User-Id: u1', "X-Key: $code", 'Content-Length: 2',
         '', '{}';
 
-    $test->nginx->wait_for(5, sub { states($code) eq 'reserved' });
-    sleep 0.2;
+    $test->nginx->wait_for(10, sub { calls('/hang') > $before })
+        or diag 'not asked';
     close $socket;
 
     is becomes($code, 'kept'), 'kept', 'a client that leaves: queued, and kept';

@@ -14,7 +14,8 @@ package IapGuard::RawServer;
 # seconds; 'reset' (RST in place of an end); 'hang' (nothing more, until the
 # client leaves); 'keep' (the connection stays open for another request).  At its
 # end the connection is closed.  A path that there is no script for gets 404;
-# GET /_calls the number of requests so far, in all.
+# GET /_calls the number of requests so far, in all, and GET /_calls/PATH that of
+# those with this path.
 #
 # A name that is no path stands for what does not speak HTTP: its script is
 # played to whatever begins with these bytes.
@@ -35,7 +36,7 @@ sub start {
     my $listener = IapGuard::HTTPServer->listener(0);
     my $self = bless {
         listener => $listener, port => $listener->sockport,
-        scripts => \%scripts, calls => 0,
+        scripts => \%scripts, calls => 0, calls_to => {},
     }, $class;
 
     $self->{child} = IapGuard::Child->start(sub { $self->_serve(@_) });
@@ -111,14 +112,15 @@ sub _play {
     my $script = $self->{scripts}{$path}
                  || ["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
 
-    if ($path eq '/_calls') {
-        my $body = $self->{calls};
+    if ($path =~ m{^/_calls(/.*)?\z}) {
+        my $body = defined $1 ? $self->{calls_to}{$1} || 0 : $self->{calls};
 
         $script = ["HTTP/1.1 200 OK\r\nContent-Length: " . length($body)
                    . "\r\n\r\n$body"];
 
     } else {
         $self->{calls}++;
+        $self->{calls_to}{$path}++;
     }
 
     return $self->_step($connection, @$script);
