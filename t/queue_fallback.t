@@ -417,9 +417,12 @@ sub throttled {
 }
 
 
+# all of them, or those to a path
+
 sub calls {
+    my ($path) = @_;
     my $answer = IapGuard::LoadClient->fetch('GET',
-        'http://127.0.0.1:' . $raw->port . '/_calls');
+        'http://127.0.0.1:' . $raw->port . '/_calls' . ($path || ''));
 
     return $answer->{body};
 }
@@ -431,6 +434,7 @@ sub client_leaves {
     my $before = pending();
 
     foreach my $mode (qw(hang cut_hang)) {
+        my $calls  = calls("/$mode");
         my $socket = IO::Socket::INET->new(
             PeerAddr => '127.0.0.1', PeerPort => $nginx->port)
             or die "connect: $!\n";
@@ -438,7 +442,8 @@ sub client_leaves {
 
         print {$socket} join "\r\n", "POST /on/$mode HTTP/1.1", 'Host: x',
             'X-User: u1', 'Content-Length: ' . length $text, '', $text;
-        select undef, undef, undef, 0.1;
+        $nginx->wait_for(10, sub { calls("/$mode") > $calls })
+            or diag "$mode: not called";
         close $socket;
     }
 
