@@ -1,5 +1,6 @@
 # A promo code in Redis and no layer beside it, so that the store of counters is
-# asked nothing: clients that leave while the stock is asked, and one that stays.
+# asked nothing: clients that leave while the stock is asked, and one that stays;
+# and a worker that leaves.
 
 use strict;
 use warnings;
@@ -11,6 +12,7 @@ use Time::HiRes qw(sleep);
 use lib 't/lib';
 
 use IapGuard::CodeTest;
+use IapGuard::Loop;
 use IapGuard::Nginx;
 use IapGuard::RedisServer;
 
@@ -40,7 +42,26 @@ $test->is_balanced('SPRING', 'in the end', sold => 2, reserved => 0,
                    free => UNITS - 2);
 
 $test->end;
+
+leaves_at_once();
 done_testing;
+
+
+# what has been told is not waited for: the time that it had, seconds
+
+sub leaves_at_once {
+    my $slow = IapGuard::CodeTest->new(paths => \%paths, workers => 1,
+                                       redis => $redis, store_timeout => '9s');
+
+    is $slow->redeem('SPRING', 'another')->{status}, 200, 'a long time-out';
+
+    my $from = IapGuard::Loop::now();
+    $slow->end;
+    cmp_ok IapGuard::Loop::now() - $from, '<', 3,
+        'and a worker that leaves does not wait for it';
+
+    return;
+}
 
 
 # while the server is stopped, so that all of them are in the middle of it

@@ -1,5 +1,5 @@
 # How the store is reached: sockets, databases, users, TLS, and what is said of
-# a user or a certificate that is refused.
+# a user or a certificate that is refused; and more that ask than may wait.
 
 use strict;
 use warnings;
@@ -7,6 +7,8 @@ use warnings;
 use Test::More;
 
 use lib 't/lib';
+use IapGuard::LoadClient;
+use IapGuard::Loop;
 use IapGuard::StoreTest;
 
 my $server = '
@@ -113,6 +115,49 @@ foreach my $row (@refused) {
         $redis->cli('FLUSHALL');
     };
 }
+
+
+# Two calls of each request, for its keys are at two places; 4096 may wait on a
+# connection.  That it is full says nothing about the server.
+
+subtest 'more ask than may wait' => sub {
+    my ($all, $left, %seen) = (2200, 2200);
+    my $nginx = site($redis, $redis->node . ' mode=proxy timeout=20s',
+        connections => 4096, server => '
+        location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
+                      iap_guard_device $arg_u capacity=2 rate=1r/h;
+                      empty_gif; }');
+
+    is verdict($nginx, '/t?u=a'), 'passed//redis', 'it is asked';
+
+    my $loop = IapGuard::Loop->new;
+    my $client = IapGuard::LoadClient->new(loop => $loop, timeout => 60,
+        port => $nginx->port, connections => $all);
+
+    $redis->freeze;
+    $client->request({ method => 'GET', path => "/t?u=u$_" }, sub {
+        my ($answer) = @_;
+        $seen{ join ' ', $answer->{status} || $answer->{error},
+                         $answer->{headers}{'x-store'} || '-' }++;
+        $left--;
+    }) foreach 1 .. $all;
+
+    $loop->run_until(sub { ($seen{'200 fallback'} || 0) >= $all - 2048 });
+    is_deeply [keys %seen], ['200 fallback'],
+        'who may not wait is decided without it';
+    is $nginx->metrics->{iap_guard_store_up}, 1, 'which is not down';
+    $redis->thaw;
+    $loop->run_until(sub { !$left });
+    $client->shut;
+
+    is_deeply \%seen, { '200 redis' => 2048, '200 fallback' => $all - 2048 },
+        'the others are told when it goes on';
+    is verdict($nginx, '/t?u=b'), 'passed//redis', 'and it is asked';
+    is join('', $nginx->log_lines(qr/is down/)), '', 'it never was down';
+
+    ends_well($nginx);
+    $redis->cli('FLUSHALL');
+};
 
 
 done_testing;

@@ -138,7 +138,7 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 
     if (rc != NGX_OK) {
 
-        if (!ngx_iap_link_resting(peer->link)) {
+        if (rc != NGX_BUSY && !ngx_iap_link_resting(peer->link)) {
             ngx_iap_peer_failed(peer, "no connection");
             redis->route->doubt(redis, peer);
         }
@@ -153,37 +153,41 @@ ngx_iap_call_to(ngx_iap_call_t *call, ngx_iap_peer_t *peer)
 }
 
 
-/* all of them, one directly behind the other, or none */
+/* all of them, one directly behind the other, or none; as
+   ngx_iap_link_send() */
 
 static ngx_int_t
 ngx_iap_call_commands(ngx_iap_call_t *call, ngx_iap_link_t *link,
     u_char *command, size_t len)
 {
+    ngx_int_t  rc;
+
     static const char  asking[] = "*1\r\n$6\r\nASKING\r\n";
 
-    if (call->asking
-        && ngx_iap_link_send(link, &call->ask, asking, sizeof(asking) - 1)
-           != NGX_OK)
-    {
-        return NGX_DECLINED;
+    rc = NGX_OK;
+
+    if (call->asking) {
+        rc = ngx_iap_link_send(link, &call->ask, asking, sizeof(asking) - 1);
     }
 
-    if (ngx_iap_link_send(link, &call->op, (char *) command, len) != NGX_OK) {
-        ngx_iap_link_cancel(&call->ask);
-        return NGX_DECLINED;
+    if (rc == NGX_OK) {
+        rc = ngx_iap_link_send(link, &call->op, (char *) command, len);
     }
 
-    if (call->follow.len != 0
-        && ngx_iap_link_send(link, &call->behind, (char *) call->follow.data,
-                             call->follow.len)
-           != NGX_OK)
-    {
+    if (rc == NGX_OK && call->follow.len != 0) {
+        rc = ngx_iap_link_send(link, &call->behind,
+                               (char *) call->follow.data, call->follow.len);
+    }
+
+    if (rc != NGX_OK) {
+
+        /* those before it, too, if there are any */
+
         ngx_iap_link_cancel(&call->op);
         ngx_iap_link_cancel(&call->ask);
-        return NGX_DECLINED;
     }
 
-    return NGX_OK;
+    return rc;
 }
 
 

@@ -13,7 +13,9 @@
 
 #define NGX_IAP_DENY_SEGMENT  (IAP_CHECK_WINDOW + 1)    /* it is full */
 #define NGX_IAP_DENY_USER     (IAP_CHECK_WINDOW + 2)    /* is one of its */
-#define NGX_IAP_DENY_WAIT     (IAP_CHECK_WINDOW + 3)    /* when one leaves */
+#define NGX_IAP_DENY_WAIT     (IAP_CHECK_WINDOW + 3)    /* when one leaves;
+                                                           when what is in
+                                                           doubt is over */
 
 
 /* what an entry's key is made of: all of 64 bits, so that nothing is padded */
@@ -43,6 +45,14 @@ static void ngx_iap_deny_keys(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 static iap_ticks_t ngx_iap_deny_until_locked(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, iap_check_t *check, ngx_iap_deny_keys_t *keys,
     ngx_uint_t segments, iap_ticks_t now);
+static ngx_int_t ngx_iap_deny_one_locked(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, iap_check_t *check, iap_hash_t key,
+    iap_ticks_t now, iap_ticks_t until);
+static iap_hash_t ngx_iap_deny_wait(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, const iap_check_t *check, uint64_t pardons);
+static iap_hash_t ngx_iap_deny_subject(const iap_check_t *check);
+static ngx_atomic_t *ngx_iap_deny_given(ngx_iap_zone_t *zone,
+    iap_hash_t key);
 static iap_ticks_t ngx_iap_deny_find_locked(iap_table_t *table,
     iap_hash_t key);
 static ngx_int_t ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key,
@@ -50,11 +60,20 @@ static ngx_int_t ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key,
 static ngx_int_t ngx_iap_deny_users(ngx_iap_zone_t *zone, iap_hash_t *hashes,
     ngx_uint_t n, iap_ticks_t now, iap_ticks_t until);
 static iap_table_t *ngx_iap_deny_table(ngx_iap_zone_t *zone,
-    iap_check_t *check);
+    const iap_check_t *check);
 static iap_hash_t ngx_iap_deny_hash(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_check_t *check, ngx_uint_t what,
     iap_hash_t key, uint64_t pardons);
 static iap_ticks_t ngx_iap_deny_longest(const iap_check_t *check);
+
+
+void
+ngx_iap_deny_since(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_deny_since_t *since)
+{
+    since->pardons = slot->pardons;
+    since->given = zone->head->given;
+}
 
 
 ngx_uint_t
@@ -67,11 +86,12 @@ ngx_iap_denies(ngx_iap_zone_t *zone)
 
 ngx_int_t
 ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *checks, ngx_uint_t n)
+    iap_check_t *checks, ngx_uint_t n, iap_ticks_t longest)
 {
     ngx_int_t            denied;
     ngx_uint_t           i, segments;
     uint64_t             pardons;
+    iap_hash_t           wait;
     iap_ticks_t          now, until;
     ngx_iap_deny_keys_t  keys[IAP_CHECKS_MAX];
 
@@ -106,6 +126,13 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
         }
     }
 
+    if (denied != -1 && longest != IAP_TICKS_MAX) {
+        wait = ngx_iap_deny_wait(zone, slot, &checks[denied], pardons);
+        until = ngx_max(until, ngx_iap_deny_find_locked(
+                                 ngx_iap_deny_table(zone, &checks[denied]),
+                                 wait));
+    }
+
     ngx_shmtx_unlock(&zone->shpool->mutex);
 
     if (denied == -1) {
@@ -130,25 +157,8 @@ ngx_iap_deny_keys(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *check, uint64_t pardons, ngx_uint_t segments,
     ngx_iap_deny_keys_t *keys)
 {
-    iap_hash_t  key;
-
-    switch (check->kind) {
-
-    case IAP_CHECK_BUCKET:
-        key = check->key;
-        break;
-
-    case IAP_CHECK_DISTINCT:
-        key = check->member;
-        break;
-
-    default:
-        ngx_memzero(&key, sizeof(iap_hash_t));
-        break;
-    }
-
-    keys->key = ngx_iap_deny_hash(zone, slot, check, check->kind, key,
-                                  pardons);
+    keys->key = ngx_iap_deny_hash(zone, slot, check, check->kind,
+                                  ngx_iap_deny_subject(check), pardons);
 
     iap_table_prefetch(ngx_iap_deny_table(zone, check), keys->key);
 
@@ -221,10 +231,11 @@ ngx_iap_deny_find_locked(iap_table_t *table, iap_hash_t key)
 
 void
 ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
-    uint64_t pardons)
+    iap_ticks_t longest, const ngx_iap_deny_since_t *since)
 {
     ngx_int_t             rc;
     ngx_uint_t            segments;
+    iap_hash_t            waits;
     iap_ticks_t           now, until, wait;
     ngx_iap_deny_keys_t   keys;
 
@@ -237,21 +248,23 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
     /* the cached clock is behind, if anything: it ends too early, not late */
 
     now = ngx_iap_now();
-    until = now + wait;
+    until = now + ngx_min(wait, longest);
     segments = *(volatile iap_ticks_t *) &zone->head->segments_until > now;
 
-    ngx_iap_deny_keys(zone, slot, check, pardons, segments, &keys);
+    ngx_iap_deny_keys(zone, slot, check, since->pardons, segments, &keys);
+
+    if (longest < wait) {
+        waits = ngx_iap_deny_wait(zone, slot, check, since->pardons);
+    }
 
     rc = NGX_OK;
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    if (check->kind == IAP_CHECK_WINDOW
-        && (slot->denied_window.until <= now
-            || iap_hash_equal(slot->denied_window.key, keys.key)))
-    {
-        slot->denied_window.key = keys.key;
-        slot->denied_window.until = until;
+    if (*ngx_iap_deny_given(zone, keys.key) > since->given) {
+
+        /* it may be what was given back since that has refused */
+        until = 0;
 
     } else if (check->kind == IAP_CHECK_DISTINCT && segments
                && ngx_iap_deny_find_locked(&zone->denied_users, keys.segment)
@@ -261,8 +274,16 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
         until = 0;
 
     } else {
-        rc = ngx_iap_deny_enter_locked(ngx_iap_deny_table(zone, check),
-                                       keys.key, now, until);
+
+        if (longest < wait) {
+            rc = ngx_iap_deny_enter_locked(ngx_iap_deny_table(zone, check),
+                                           waits, now, now + wait);
+        }
+
+        if (rc == NGX_OK) {
+            rc = ngx_iap_deny_one_locked(zone, slot, check, keys.key, now,
+                                         until);
+        }
     }
 
     if (rc == NGX_OK && zone->head->denied_until < until) {
@@ -277,34 +298,78 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
 }
 
 
-void
-ngx_iap_undeny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
-    uint64_t pardons)
+static ngx_int_t
+ngx_iap_deny_one_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_check_t *check, iap_hash_t key, iap_ticks_t now, iap_ticks_t until)
 {
-    iap_entry_t          *entry;
-    ngx_iap_deny_keys_t   keys;
+    if (check->kind == IAP_CHECK_WINDOW
+        && (slot->denied_window.until <= now
+            || iap_hash_equal(slot->denied_window.key, key)))
+    {
+        slot->denied_window.key = key;
+        slot->denied_window.until = until;
 
-    if (check->kind == IAP_CHECK_DISTINCT) {
-        return;
+        return NGX_OK;
     }
 
-    ngx_iap_deny_keys(zone, slot, check, pardons, 0, &keys);
+    return ngx_iap_deny_enter_locked(ngx_iap_deny_table(zone, check), key,
+                                     now, until);
+}
+
+
+ngx_int_t
+ngx_iap_denial(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_check_t *check, const ngx_iap_deny_since_t *since,
+    ngx_iap_denial_t *denial)
+{
+    if (check->kind == IAP_CHECK_DISTINCT) {
+        return NGX_DECLINED;
+    }
+
+    denial->slot = slot;
+    denial->key = ngx_iap_deny_hash(zone, slot, check, check->kind,
+                                    ngx_iap_deny_subject(check),
+                                    since->pardons);
+    return NGX_OK;
+}
+
+
+void
+ngx_iap_undeny(ngx_iap_zone_t *zone, const ngx_iap_denial_t *denial)
+{
+    iap_entry_t     *entry;
+    ngx_iap_slot_t  *slot;
+
+    slot = denial->slot;
+
+    iap_table_prefetch(&zone->denied, denial->key);
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    if (check->kind == IAP_CHECK_WINDOW
-        && iap_hash_equal(slot->denied_window.key, keys.key))
-    {
+    *ngx_iap_deny_given(zone, denial->key) = ++zone->head->given;
+
+    if (iap_hash_equal(slot->denied_window.key, denial->key)) {
         slot->denied_window.until = 0;
     }
 
-    entry = iap_table_find(ngx_iap_deny_table(zone, check), keys.key);
+    entry = iap_table_find(&zone->denied, denial->key);
 
     if (entry != NULL) {
         entry->until = 0;
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
+/* the count of all that was given back, when it last was with this key, or with
+   another one that shares its place: then it is not remembered, and asked for
+   once more */
+
+static ngx_atomic_t *
+ngx_iap_deny_given(ngx_iap_zone_t *zone, iap_hash_t key)
+{
+    return &zone->head->given_at[key.lo % NGX_IAP_GIVEN_PLACES];
 }
 
 
@@ -340,13 +405,15 @@ ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key, iap_ticks_t now,
 void
 ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *check, iap_hash_t *users, ngx_uint_t n, iap_ticks_t longest,
-    uint64_t pardons)
+    const ngx_iap_deny_since_t *since)
 {
     ngx_int_t    rc;
     ngx_uint_t   i;
     iap_hash_t   segment, leaves, hashes[NGX_IAP_DENY_USERS_MAX];
     iap_ticks_t  now, until, wait;
+    uint64_t     pardons;
 
+    pardons = since->pardons;
     wait = ngx_min(check->wait, ngx_iap_deny_longest(check));
     longest = ngx_min(longest, check->distinct.part);
 
@@ -436,10 +503,21 @@ ngx_iap_deny_users(ngx_iap_zone_t *zone, iap_hash_t *hashes, ngx_uint_t n,
 
 
 static iap_table_t *
-ngx_iap_deny_table(ngx_iap_zone_t *zone, iap_check_t *check)
+ngx_iap_deny_table(ngx_iap_zone_t *zone, const iap_check_t *check)
 {
     return check->kind == IAP_CHECK_DISTINCT ? &zone->denied_users
                                              : &zone->denied;
+}
+
+
+/* how long what is believed but for a moment will last */
+
+static iap_hash_t
+ngx_iap_deny_wait(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_check_t *check, uint64_t pardons)
+{
+    return ngx_iap_deny_hash(zone, slot, check, NGX_IAP_DENY_WAIT,
+                             ngx_iap_deny_subject(check), pardons);
 }
 
 
@@ -447,6 +525,25 @@ ngx_iap_deny_table(ngx_iap_zone_t *zone, iap_check_t *check)
  * A segment's users that were seen already pass, so that it is the refused
  * one who is denied, not the segment.  A window has no key but its guard.
  */
+
+static iap_hash_t
+ngx_iap_deny_subject(const iap_check_t *check)
+{
+    static const iap_hash_t  none;
+
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        return check->key;
+
+    case IAP_CHECK_DISTINCT:
+        return check->member;
+
+    default:
+        return none;
+    }
+}
+
 
 static iap_hash_t
 ngx_iap_deny_hash(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,

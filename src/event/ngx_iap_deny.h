@@ -13,6 +13,11 @@
  * another store, or one more pardon, it lapses; and on the layer (by the
  * secret that its keys are hashed with).  Never for a
  * layer in dry run, and nothing shorter than a millisecond.
+ *
+ * A bucket or a window may also be given back what it refused for.  Whoever
+ * does that on this machine ends the denial, and what the store had told
+ * before is not believed afterwards.  Other machines do not know: where that
+ * may happen, a denial is in doubt, and the store is asked again each second.
  */
 
 #ifndef NGX_IAP_DENY_H
@@ -24,6 +29,32 @@
 /* users of a segment that can be remembered */
 #define NGX_IAP_DENY_USERS_MAX  256
 
+/* how long a denial in doubt is believed */
+#define NGX_IAP_DENY_DOUBT  IAP_TICKS_PER_SEC
+
+
+/* what the zone knew before the store was asked */
+
+typedef struct {
+    uint64_t         pardons;   /* of the slot */
+    uint64_t         given;     /* how often something was given back */
+} ngx_iap_deny_since_t;
+
+
+/* what is denied with a check, for when its token or place is given back; may
+   outlive the request, but not the worker */
+
+typedef struct {
+    ngx_iap_slot_t  *slot;
+    iap_hash_t       key;
+} ngx_iap_denial_t;
+
+
+/* to be read before the store is asked */
+
+void ngx_iap_deny_since(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    ngx_iap_deny_since_t *since);
+
 /* whether anybody may be denied now */
 
 ngx_uint_t ngx_iap_denies(ngx_iap_zone_t *zone);
@@ -31,20 +62,21 @@ ngx_uint_t ngx_iap_denies(ngx_iap_zone_t *zone);
 /*
  * The first check whose key is denied: it becomes IAP_OUTCOME_REFUSED with
  * the wait that is left, all others IAP_OUTCOME_NONE.  -1: none is, and no
- * outcome is changed.
+ * outcome is changed.  longest: as these checks are denied with.
  */
 
 ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *checks, ngx_uint_t n);
+    iap_check_t *checks, ngx_uint_t n, iap_ticks_t longest);
 
 /*
  * Remembers what the store has refused, for check->wait; if there is no room,
- * counts it in slot->full, and the store goes on being asked.  pardons: the
- * slot's, as they were before the store was asked.
+ * counts it in slot->full, and the store goes on being asked.  longest: for
+ * how long it is believed, IAP_TICKS_MAX or NGX_IAP_DENY_DOUBT.
  */
 
 void ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *check, uint64_t pardons);
+    iap_check_t *check, iap_ticks_t longest,
+    const ngx_iap_deny_since_t *since);
 
 /*
  * The same for the segment of a check (of which check->member is of no
@@ -55,15 +87,20 @@ void ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
 void ngx_iap_deny_others(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *check, iap_hash_t *users, ngx_uint_t n, iap_ticks_t longest,
-    uint64_t pardons);
+    const ngx_iap_deny_since_t *since);
 
 /*
- * What a bucket or a window is known to refuse may be admitted again: a token
- * or a place has been given back.  A segment is told of in time anyway.
+ * A token of a bucket or a place in a window is given back: what it is known
+ * to refuse, it may admit again.  To be called before the store is told, for
+ * who comes next here, and once it has been, for whom it refused meanwhile.
+ * NGX_DECLINED: a segment, which is told of in time anyway.
  */
 
-void ngx_iap_undeny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *check, uint64_t pardons);
+ngx_int_t ngx_iap_denial(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_check_t *check, const ngx_iap_deny_since_t *since,
+    ngx_iap_denial_t *denial);
+
+void ngx_iap_undeny(ngx_iap_zone_t *zone, const ngx_iap_denial_t *denial);
 
 
 #endif /* NGX_IAP_DENY_H */

@@ -130,9 +130,9 @@ ngx_iap_link_t *ngx_iap_link_create(ngx_iap_link_conf_t *conf,
 
 /*
  * Sends a command in the Redis protocol's own format; the bytes are copied.
- * NGX_OK: done will be called; NGX_DECLINED: too many wait, or the link is
- * closed and its backoff has not passed, or it cannot even be opened, or there
- * is no memory: done will not be called.
+ * NGX_OK: done will be called.  Else it will not: NGX_BUSY: too many wait,
+ * which says nothing about the node; NGX_DECLINED: the link is closed and its
+ * backoff has not passed, or it cannot even be opened, or there is no memory.
  *
  * What is sent in one turn of the event loop goes out in one write.  An
  * operation that ended before any of its command was written is not sent.

@@ -60,7 +60,7 @@ ngx_iap_link_send(ngx_iap_link_t *link, ngx_iap_op_t *op, const char *command,
     max = link->conf->waiting ? link->conf->waiting : NGX_IAP_LINK_WAITING;
 
     if (link->nstubs >= max) {
-        return NGX_DECLINED;
+        return NGX_BUSY;
     }
 
     if (link->state == NGX_IAP_LINK_IDLE

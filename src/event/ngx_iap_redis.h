@@ -24,6 +24,7 @@
 #ifndef NGX_IAP_REDIS_H
 #define NGX_IAP_REDIS_H
 
+#include "ngx_iap_deny.h"
 #include "ngx_iap_link.h"
 #include "ngx_iap_zone.h"
 
@@ -100,6 +101,13 @@ typedef void (*ngx_iap_full_pt)(ngx_iap_decision_t *decision,
     ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
 
 
+/* where the deny cache knows of a check of which something is given back;
+   NGX_DECLINED: nowhere */
+
+typedef ngx_int_t (*ngx_iap_denial_pt)(ngx_iap_decision_t *decision,
+    ngx_uint_t check, ngx_iap_denial_t *denial);
+
+
 struct ngx_iap_decision_s {
 
     /* the caller's; all of it outlives the decision, or ngx_iap_redis_cancel()
@@ -110,6 +118,7 @@ struct ngx_iap_decision_s {
     ngx_uint_t            n;        /* 1 to IAP_CHECKS_MAX */
     iap_key_t            *member;   /* of all IAP_CHECK_DISTINCT */
     ngx_iap_full_pt       full;     /* or NULL */
+    ngx_iap_denial_pt     denial;   /* or NULL: nothing will be given back */
     unsigned              provisional:1;    /* the caller may give all of it
                                                back */
     ngx_event_t           wake;     /* handler, data, log: posted when done */
@@ -155,7 +164,7 @@ void ngx_iap_redis_cancel(ngx_iap_decision_t *decision);
 /*
  * Gives back what a decision has taken, because a layer that the store could
  * not decide refuses after all.  Nobody waits for that; what the store can't
- * take back refills by itself.
+ * take back refills by itself.  Ends the denials of whom it was refused to.
  */
 
 void ngx_iap_redis_refund(ngx_iap_redis_t *redis,

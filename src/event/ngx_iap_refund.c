@@ -12,6 +12,8 @@ typedef struct {
     iap_check_kind_e   kind;
     uint64_t           first;
     uint64_t           second;
+    ngx_iap_denial_t   denial;
+    ngx_uint_t         denies;      /* denial is one */
 } ngx_iap_refund_item_t;
 
 
@@ -26,7 +28,8 @@ typedef struct {
 static void ngx_iap_refund_place(ngx_iap_redis_t *redis,
     ngx_iap_decision_t *d, uint64_t place);
 static void ngx_iap_refund_item(ngx_iap_refund_item_t *item,
-    iap_check_t *check, ngx_iap_subject_t *subject);
+    ngx_iap_decision_t *d, ngx_uint_t i);
+static void ngx_iap_refund_undeny(ngx_iap_refund_t *refund);
 static void ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_refund_done(ngx_iap_call_t *call,
     redisReply *reply);
@@ -77,24 +80,33 @@ ngx_iap_refund_place(ngx_iap_redis_t *redis, ngx_iap_decision_t *d,
         d->subjects[i].taken = 0;
 
         if (refund != NULL) {
-            ngx_iap_refund_item(&refund->items[refund->n++], &d->checks[i],
-                                &d->subjects[i]);
+            ngx_iap_refund_item(&refund->items[refund->n++], d, i);
         }
     }
 
     if (refund != NULL) {
+        refund->call.redis = redis;
+
+        ngx_iap_refund_undeny(refund);
         ngx_iap_call_send(redis, &refund->call);
     }
 }
 
 
 static void
-ngx_iap_refund_item(ngx_iap_refund_item_t *item, iap_check_t *check,
-    ngx_iap_subject_t *subject)
+ngx_iap_refund_item(ngx_iap_refund_item_t *item, ngx_iap_decision_t *d,
+    ngx_uint_t i)
 {
+    iap_check_t        *check;
+    ngx_iap_subject_t  *subject;
+
+    check = &d->checks[i];
+    subject = &d->subjects[i];
+
     item->name = subject->name;
     item->text = subject->text;
     item->kind = check->kind;
+    item->denies = d->denial(d, i, &item->denial) == NGX_OK;
 
     switch (check->kind) {
 
@@ -145,11 +157,32 @@ ngx_iap_refund_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 }
 
 
+/*
+ * At once, for who asks next: he is asked for after this.  And when it is done:
+ * another worker may have been told in between that there is nothing.
+ */
+
+static void
+ngx_iap_refund_undeny(ngx_iap_refund_t *refund)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < refund->n; i++) {
+
+        if (refund->items[i].denies) {
+            ngx_iap_undeny(refund->call.redis->zone,
+                           &refund->items[i].denial);
+        }
+    }
+}
+
+
 /* nothing is repeated: see lua/refund.lua */
 
 static ngx_int_t
 ngx_iap_refund_done(ngx_iap_call_t *call, redisReply *reply)
 {
+    ngx_iap_refund_undeny((ngx_iap_refund_t *) call);
     ngx_free(call);
 
     return NGX_OK;

@@ -145,8 +145,12 @@ ngx_iap_shared_init(ngx_iap_shared_t *shared, ngx_array_t *queues)
                          ngx_iap_shared_end_handler);
     ngx_iap_shared_event(&shared->tick, shared, log,
                          ngx_iap_shared_tick_handler);
+
+    /* who waits is waited for by the ledger's timer */
+
     shared->tick.cancelable = 1;
     shared->expire.cancelable = 1;
+    shared->late.cancelable = 1;
 
     shared->puts = ngx_iap_redis_create_for(&shared->conf, shared->zone,
                                             &shared->zone->head->ledger_puts,

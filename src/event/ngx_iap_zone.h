@@ -30,7 +30,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  7
+#define NGX_IAP_ZONE_LAYOUT  8
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -135,6 +135,11 @@ typedef struct {
 } ngx_iap_zone_stock_t;
 
 
+/* see ngx_iap_deny_given() */
+
+#define NGX_IAP_GIVEN_PLACES  48
+
+
 /* the head, at the place that the slab pool's data points to */
 
 typedef struct {
@@ -163,6 +168,11 @@ typedef struct {
     ngx_iap_zone_stock_t   stock;
 
     ngx_atomic_t   codes[NGX_IAP_CODE_VERSIONS];
+
+    /* of the deny cache; written under the lock */
+    ngx_atomic_t   given;           /* tokens and places given back */
+    ngx_atomic_t   given_at[NGX_IAP_GIVEN_PLACES];
+
     ngx_atomic_t   fields[IAP_FIELD_RESULT_COUNT];  /* of bodies, by what
                                                        became of them */
 } ngx_iap_zone_head_t;
@@ -170,7 +180,7 @@ typedef struct {
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_stock_t) == 56, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 1640, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 2032, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -25,7 +25,7 @@ typedef struct {
     ngx_queue_t                       queue;    /* of imcf->attempts */
     ngx_http_iap_guard_main_conf_t   *imcf;
     ngx_iap_slot_t                   *slot;
-    uint64_t                          pardons;
+    ngx_iap_deny_since_t              since;
     iap_check_t            checks[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
     ngx_iap_subject_t      subjects[NGX_HTTP_IAP_GUARD_ATTEMPTS_COUNT];
 } ngx_http_iap_guard_attempt_t;
@@ -49,6 +49,8 @@ static void ngx_http_iap_guard_attempts_budget(
 static void ngx_http_iap_guard_attempts_store(ngx_http_iap_guard_unit_t *unit,
     ngx_http_iap_guard_budgets_t *budgets);
 static void ngx_http_iap_guard_attempts_told(ngx_event_t *ev);
+static ngx_int_t ngx_http_iap_guard_attempts_denial(
+    ngx_iap_decision_t *asked, ngx_uint_t check, ngx_iap_denial_t *denial);
 static ngx_int_t ngx_http_iap_guard_attempts_device(ngx_http_request_t *r,
     ngx_http_iap_guard_unit_t *unit, iap_key_t *key);
 static ngx_int_t ngx_http_iap_guard_attempts_prefix(ngx_http_request_t *r,
@@ -70,7 +72,8 @@ ngx_http_iap_guard_attempts_spent(ngx_http_request_t *r,
 
     if (unit->imcf->redis_conf != NULL
         && ngx_iap_denies(zone)
-        && ngx_iap_denied(zone, unit->slot, budgets.checks, budgets.n) >= 0)
+        && ngx_iap_denied(zone, unit->slot, budgets.checks, budgets.n,
+                          IAP_TICKS_MAX) >= 0)
     {
         return NGX_OK;
     }
@@ -211,11 +214,13 @@ ngx_http_iap_guard_attempts_store(ngx_http_iap_guard_unit_t *unit,
 
     attempt->imcf = unit->imcf;
     attempt->slot = unit->slot;
-    attempt->pardons = unit->slot->pardons;
+
+    ngx_iap_deny_since(unit->imcf->zone, unit->slot, &attempt->since);
 
     attempt->asked.checks = attempt->checks;
     attempt->asked.subjects = attempt->subjects;
     attempt->asked.n = budgets->n;
+    attempt->asked.denial = ngx_http_iap_guard_attempts_denial;
     attempt->asked.wake.handler = ngx_http_iap_guard_attempts_told;
     attempt->asked.wake.data = attempt;
     attempt->asked.wake.log = ngx_cycle->log;
@@ -236,18 +241,32 @@ ngx_http_iap_guard_attempts_told(ngx_event_t *ev)
 
     ngx_uint_t    i;
     iap_check_t  *check;
+    iap_ticks_t   longest;
+
+    longest = ngx_http_iap_guard_believed(attempt->imcf, attempt->asked.n, 0);
 
     for (i = 0; i < attempt->asked.n; i++) {
         check = &attempt->checks[i];
 
         if (check->outcome == IAP_OUTCOME_REFUSED && !check->dry_run) {
             ngx_iap_deny(attempt->imcf->zone, attempt->slot, check,
-                         attempt->pardons);
+                         longest, &attempt->since);
         }
     }
 
     ngx_queue_remove(&attempt->queue);
     ngx_free(attempt);
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_attempts_denial(ngx_iap_decision_t *asked,
+    ngx_uint_t check, ngx_iap_denial_t *denial)
+{
+    ngx_http_iap_guard_attempt_t *attempt = asked->wake.data;
+
+    return ngx_iap_denial(attempt->imcf->zone, attempt->slot,
+                          &attempt->checks[check], &attempt->since, denial);
 }
 
 

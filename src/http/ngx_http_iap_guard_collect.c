@@ -33,8 +33,11 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_decision_t *d)
 {
-    ngx_int_t       rc;
-    ngx_iap_mode_e  mode;
+    ngx_int_t                        rc;
+    ngx_iap_mode_e                   mode;
+    ngx_http_iap_guard_main_conf_t  *imcf;
+
+    imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
 
     mode = ngx_http_iap_guard_mode(ctx->guard);
 
@@ -45,7 +48,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     d->ilcf = ilcf;
     d->distrusted = ctx->distrusted;
     d->dry_run = mode == NGX_IAP_MODE_DRY_RUN;
-    d->pardons = ctx->guard->slot->pardons;
+    ngx_iap_deny_since(imcf->zone, ctx->guard->slot, &d->since);
     d->n = 0;
     d->wanted = 0;
     d->divided = 0;

@@ -112,7 +112,7 @@ ngx_http_iap_guard_conclude(ngx_http_request_t *r,
         && !(d->divided >> refused & 1))
     {
         ngx_http_iap_guard_ban(r, ctx, layer, &d->addrs[refused],
-                               d->pardons);
+                               d->since.pardons);
     }
 
     return ngx_http_iap_guard_end(r, ctx, ctx->verdict, d->dry_run);

@@ -17,8 +17,8 @@ typedef struct {
     ngx_http_iap_guard_loc_conf_t  *ilcf;
     ngx_uint_t                      dry_run;        /* of the whole guard */
     ngx_uint_t                      distrusted;     /* see _access */
-    uint64_t                        pardons;        /* of the guard, before
-                                                       anything is asked */
+    ngx_iap_deny_since_t            since;          /* before anything is
+                                                       asked */
     ngx_http_iap_guard_key_e        user_found;
     iap_key_t                       user;           /* or its address's */
     ngx_str_t                       code;           /* as it was sent */

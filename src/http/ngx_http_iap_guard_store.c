@@ -41,6 +41,8 @@ static ngx_int_t ngx_http_iap_guard_ask(ngx_http_request_t *r,
 static void ngx_http_iap_guard_wake(ngx_event_t *ev);
 static void ngx_http_iap_guard_full(ngx_iap_decision_t *asked,
     ngx_uint_t check, iap_view_t *users, ngx_uint_t n);
+static ngx_int_t ngx_http_iap_guard_denial(ngx_iap_decision_t *asked,
+    ngx_uint_t check, ngx_iap_denial_t *denial);
 static void ngx_http_iap_guard_forsake(void *data);
 static ngx_int_t ngx_http_iap_guard_arrive(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
@@ -167,6 +169,7 @@ ngx_http_iap_guard_trip_create(ngx_uint_t n, ngx_log_t *log)
     trip->asked.checks = trip->d.checks;
     trip->asked.member = &trip->d.user;
     trip->asked.full = ngx_http_iap_guard_full;
+    trip->asked.denial = ngx_http_iap_guard_denial;
 
     return trip;
 }
@@ -294,7 +297,8 @@ ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
 
     ngx_http_iap_guard_hash(d);
 
-    rc = ngx_iap_denied(zone, ctx->guard->slot, d->checks, d->n);
+    rc = ngx_iap_denied(zone, ctx->guard->slot, d->checks, d->n,
+                        ngx_http_iap_guard_trip_believed(trip));
 
     if (rc >= 0) {
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
@@ -461,22 +465,62 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
                                         &segment, &hashes[i]);
     }
 
-    /* where what was taken is given back, or where the next request may have
-       a higher limit, somebody else may come in before one has left */
+    /* where the next request may have a higher limit, somebody else may come in
+       before one has left, too */
 
-    longest = IAP_TICKS_MAX;
-
-    if (layer->users != NULL
-        || trip->d.ilcf->code != NULL
-        || imcf->redis_conf->mode == NGX_IAP_REDIS_CLUSTER
-        || imcf->redis_conf->mode == NGX_IAP_REDIS_PROXY)
-    {
-        longest = IAP_TICKS_PER_SEC;
-    }
+    longest = layer->users != NULL ? NGX_IAP_DENY_DOUBT
+                                   : ngx_http_iap_guard_trip_believed(trip);
 
     ngx_iap_deny_others(imcf->zone, trip->d.ilcf->guard->slot,
                         &asked->checks[check], hashes, n, longest,
-                        trip->d.pardons);
+                        &trip->d.since);
+}
+
+
+iap_ticks_t
+ngx_http_iap_guard_trip_believed(ngx_http_iap_guard_trip_t *trip)
+{
+    return ngx_http_iap_guard_believed(trip->imcf, trip->d.n,
+                                       trip->d.ilcf->code != NULL);
+}
+
+
+/* what is given back because a layer is broken is not provided for */
+
+iap_ticks_t
+ngx_http_iap_guard_believed(ngx_http_iap_guard_main_conf_t *imcf,
+    ngx_uint_t n, ngx_uint_t provisional)
+{
+    ngx_iap_redis_mode_e  mode;
+
+    mode = imcf->redis_conf->mode;
+
+    if (provisional) {
+        return NGX_IAP_DENY_DOUBT;
+    }
+
+    if (n > 1
+        && (mode == NGX_IAP_REDIS_CLUSTER || mode == NGX_IAP_REDIS_PROXY))
+    {
+        return NGX_IAP_DENY_DOUBT;
+    }
+
+    return IAP_TICKS_MAX;
+}
+
+
+static ngx_int_t
+ngx_http_iap_guard_denial(ngx_iap_decision_t *asked, ngx_uint_t check,
+    ngx_iap_denial_t *denial)
+{
+    ngx_http_iap_guard_trip_t  *trip;
+
+    trip = asked->wake.data;
+
+    ngx_http_iap_guard_hash(&trip->d);
+
+    return ngx_iap_denial(trip->imcf->zone, trip->d.ilcf->guard->slot,
+                          &asked->checks[check], &trip->d.since, denial);
 }
 
 

@@ -45,7 +45,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
-                     d->pardons);
+                     ngx_http_iap_guard_trip_believed(trip), &d->since);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -153,27 +153,9 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
 void
 ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_uint_t                      i;
-    ngx_http_iap_guard_decision_t  *d;
-
-    if (trip->imcf->redis == NULL) {
-        return;
+    if (trip->imcf->redis != NULL) {
+        ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
     }
-
-    d = &trip->d;
-
-    if (ngx_iap_denies(trip->imcf->zone)) {
-        ngx_http_iap_guard_hash(d);
-
-        for (i = 0; i < d->n; i++) {
-            if (trip->asked.subjects[i].taken) {
-                ngx_iap_undeny(trip->imcf->zone, d->ilcf->guard->slot,
-                               &d->checks[i], d->pardons);
-            }
-        }
-    }
-
-    ngx_iap_redis_refund(trip->imcf->redis, &trip->asked);
 }
 
 

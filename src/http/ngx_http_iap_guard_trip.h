@@ -40,8 +40,12 @@ ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_reserved(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 
-/* what layers have taken, before something refused; whom they had refused for
-   that meanwhile is not denied any more */
+/* ngx_http_iap_guard_believed() of its decision */
+
+iap_ticks_t ngx_http_iap_guard_trip_believed(
+    ngx_http_iap_guard_trip_t *trip);
+
+/* what layers have taken, before something refused */
 
 void ngx_http_iap_guard_give_back(ngx_http_iap_guard_trip_t *trip);
 

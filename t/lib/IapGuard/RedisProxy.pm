@@ -14,6 +14,7 @@ package IapGuard::RedisProxy;
 #                               # so many seconds; the server gets none of them
 #   $proxy->held('forget');     # how many of them wait, on either side
 #   $proxy->release;            # all goes on, in its order
+#   $proxy->release('stock');   # only what waits for one of these
 #   $proxy->keys('forget');     # of each call that has come, how many keys
 #   $proxy->cut;                # closes all connections; what was held never
 #                               # arrives
@@ -61,7 +62,7 @@ sub port { return $_[0]{listener_port} }
 sub hold    { $_[0]->_ask(hold => @_[1, 2]); return }
 sub keep    { $_[0]->_ask(keep => @_[1, 2]); return }
 sub refuse  { my $self = shift; $self->_ask(refuse => @_); return }
-sub release { $_[0]->_ask('release'); return }
+sub release { $_[0]->_ask(release => $_[1]); return }
 sub cut     { $_[0]->_ask('cut'); return }
 sub held    { return $_[0]->_ask('report')->{held}{$_[1]} || 0 }
 sub keys    { return @{ $_[0]->_ask('report')->{keys}{$_[1]} || [] } }
@@ -164,9 +165,15 @@ sub _control {
 
     $self->{refused}{"$name $part"} = \@more if $word eq 'refuse';
 
-    if ($word eq 'release') {
+    if ($word eq 'release' && !defined $name) {
         @$self{qw(holds keeps)} = ({}, {});
         $self->_go_on($_) foreach @links;
+
+    } elsif ($word eq 'release') {
+        delete $self->{$_}{$name} foreach qw(holds keeps);
+        $self->_go_on($_)
+            foreach grep { !@{ $_->{kept} }
+                           || grep { $_ eq $name } @{ $_->{kept} } } @links;
     }
 
     if ($word eq 'cut') {
