@@ -361,6 +361,61 @@ subtest 'a key of another type: its layer alone is broken' => sub {
 };
 
 
+# Where the reply begins with no more than "ERR", the log says what that is about.
+
+subtest 'what makes it down is said' => sub {
+    my %errors = (
+        "ERR unknown command 'EVALSHA', with args beginning with: 's3cret'" =>
+            'it knows no scripts; is it a sentinel?',
+        'ERR unknown command `EVALSHA`, with args beginning with: `s3cret`' =>
+            'it knows no scripts; is it a sentinel?',
+        'ERR max number of clients reached' => 'it has too many clients',
+        'ERR the clock is not between 2025 and 2039' =>
+            'its clock is not between 2025 and 2039',
+        'ERR s3cret' => 'ERR',
+        'ERR' => 'ERR',
+        'NOAUTH Authentication required.' => 'NOAUTH',
+    );
+
+    foreach my $error (sort keys %errors) {
+        my $fake = IapGuard::FakeRedis->new(port => 0)->start;
+        $fake->behave('*', raw => "-$error\r\n");
+
+        my $nginx = site($redis, "redis://127.0.0.1:$fake->{port} timeout=5s",
+            server => '
+            location /t { iap_guard g; iap_guard_user $arg_u; iap_guard_device
+                          $arg_u capacity=2 rate=1r/h; empty_gif; }');
+
+        statuses($nginx, '/t?u=a', 6);
+        is scalar(my @said = $nginx->log_lines(
+                      qr/\[error\].* is down: \Q$errors{$error}\E; /)), 1,
+            $error or diag $nginx->log_lines(qr/down/);
+        is join('', $nginx->log_lines(qr/s3cret/)), '', '... and no more';
+
+        ends_well($nginx);
+        $fake->stop;
+    }
+};
+
+
+subtest 'a right that is missing' => sub {
+    my $own = redis();
+    $own->cli('ACL', 'SETUSER', 'guard', 'on', '>word', '~*', '+@all',
+              '-incrby', '-zadd', '-set');
+
+    my $nginx = site($own, 'redis://guard:word@' . $own->node . ' timeout=5s',
+        server => '
+        location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
+                      empty_gif; }');
+
+    is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+    like join('', $nginx->log_lines(qr/can't count in/)),
+        qr/can't count in "iap:g:user:\.\.\.": NOPERM;/, 'the log says why';
+
+    ends_well($nginx);
+};
+
+
 subtest 'it hangs: no request waits longer than timeout=' => sub {
     my $nginx = site($redis, 'timeout=300ms', server => '
         location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
