@@ -1,18 +1,21 @@
 # How the store is reached: sockets, databases, users, TLS and certificates of
-# both sides, and what is said of a user or a certificate that is refused; and
-# more that ask than may wait.
+# both sides, and what is said of a user or a certificate that is refused; more
+# that ask than may wait; an address that moves, and nodes that are slow to greet.
 
 use strict;
 use warnings;
 
 use File::Copy qw(copy);
 use Test::More;
+use Time::HiRes qw(sleep);
 
 use lib 't/lib';
 use IapGuard::Child;
+use IapGuard::FakeRedis;
 use IapGuard::LoadClient;
 use IapGuard::Loop;
 use IapGuard::Port qw(free_port);
+use IapGuard::Relay;
 use IapGuard::StoreTest;
 
 my $server = '
@@ -345,6 +348,59 @@ subtest 'more ask than may wait' => sub {
 
     ends_well($nginx);
     $redis->cli('FLUSHALL');
+};
+
+
+# What the address leads to moves to another server, behind a proxy or by a
+# virtual address, while connections to the one before stay.
+
+subtest 'the address of a server that is master no more moves on' => sub {
+    my ($old, $new) = (redis(), redis());
+    my $relay = IapGuard::Relay->new($old->port);
+    my $nginx = site($redis, '127.0.0.1:' . $relay->port . ' timeout=1s',
+                     server => $server);
+
+    is verdict($nginx, '/t?u=a'), 'passed//redis', 'before';
+
+    $old->cli('REPLICAOF', '127.0.0.1', $new->port);
+    statuses($nginx, "/t?u=x$_", 1) foreach 1 .. 8;
+    ok down($nginx, 1), 'it can not be written to: it is down';
+    sleep 1.2;
+    ok !$nginx->metrics->{iap_guard_store_up}, 'and stays so';
+
+    $relay->to($new->port);
+    ok down($nginx, 0), 'the other one: it is back by itself';
+    is verdict($nginx, '/t?u=b'), 'passed//redis', 'after';
+
+    ends_well($nginx);
+    $relay->stop;
+    $_->stop foreach $old, $new;
+};
+
+
+# To connect may take longer than a decision waits, also to whoever is to say
+# where the nodes are.
+
+subtest 'a cluster whose nodes take long to greet' => sub {
+    my $fake = IapGuard::FakeRedis->new(auth => 'secret')->start;
+    my $port = $fake->port;
+
+    file('slow', "secret\n");
+    $fake->behave('secret', raw => "+OK\r\n", delay => 0.4);
+    $fake->behave('*', raw => "*2\r\n:1\r\n\$1\r\nA\r\n");
+    $fake->behave('SLOTS', raw => "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
+                                  . "\$9\r\n127.0.0.1\r\n:$port\r\n");
+
+    my $nginx = site($redis, "127.0.0.1:$port mode=cluster timeout=100ms "
+                             . "password_file=$folder/slow",
+                     server => $server);
+
+    is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+    ok(IapGuard::Nginx->wait_for(5, sub {
+        verdict($nginx, '/t?u=b') eq 'passed//redis' }), 'then the cluster');
+
+    ends_well($nginx);
+    $fake->stop;
 };
 
 

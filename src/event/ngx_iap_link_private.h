@@ -66,13 +66,18 @@ struct ngx_iap_link_s {
 
     ngx_uint_t              epoch;
 
+    /* the address that is tried, or to begin with, modulo naddrs: behind the
+       one that failed last, however it did */
+
+    ngx_uint_t              addr;
+
     /* what a connection has; none of it when IDLE */
 
     ngx_pool_t             *pool;
     ngx_resolver_ctx_t     *resolve;        /* in RESOLVE only */
     ngx_addr_t             *addrs;
     ngx_uint_t              naddrs;
-    ngx_uint_t              addr;           /* the one that is tried */
+    ngx_uint_t              left;           /* of these, to be tried */
     ngx_addr_t              known;          /* the node's, if not resolved */
     ngx_msec_t              limit;          /* for this one to be READY */
     ngx_peer_connection_t   peer;
