@@ -385,7 +385,7 @@ subtest 'a cluster whose nodes take long to greet' => sub {
     my $fake = IapGuard::FakeRedis->new(auth => 'secret')->start;
     my $port = $fake->port;
 
-    file('slow', "secret\n");
+    file("$folder/slow", "secret\n");
     $fake->behave('secret', raw => "+OK\r\n", delay => 0.4);
     $fake->behave('*', raw => "*2\r\n:1\r\n\$1\r\nA\r\n");
     $fake->behave('SLOTS', raw => "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n"
