@@ -327,6 +327,7 @@ sub passes {
 
 sub client_leaves {
     my $code   = fresh();
+    my $before = $raw->calls('/hang');
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $test->nginx->port) or die "connect: $!\n";
 
@@ -334,8 +335,8 @@ sub client_leaves {
         "X-Code: $code", 'X-User-Id: u1', "X-Key: $code", 'Content-Length: 2',
         '', '{}';
 
-    $test->nginx->wait_for(5, sub { states($code) eq 'reserved' });
-    sleep 0.2;
+    $test->nginx->wait_for(10, sub { $raw->calls('/hang') > $before })
+        or diag 'not asked';
     close $socket;
 
     is becomes($code, 'kept'), 'kept', 'a client that leaves: queued, and kept';

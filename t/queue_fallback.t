@@ -422,6 +422,7 @@ sub client_leaves {
     my $before = pending();
 
     foreach my $mode (qw(hang cut_hang)) {
+        my $calls  = $raw->calls("/$mode");
         my $socket = IO::Socket::INET->new(
             PeerAddr => '127.0.0.1', PeerPort => $nginx->port)
             or die "connect: $!\n";
@@ -429,7 +430,8 @@ sub client_leaves {
 
         print {$socket} join "\r\n", "POST /on/$mode HTTP/1.1", 'Host: x',
             'X-User: u1', 'Content-Length: ' . length $text, '', $text;
-        select undef, undef, undef, 0.1;
+        $nginx->wait_for(10, sub { $raw->calls("/$mode") > $calls })
+            or diag "$mode: not called";
         close $socket;
     }
 

@@ -51,7 +51,8 @@ typedef struct {
 static const ngx_iap_call_reason_t  ngx_iap_call_reasons[] = {
     { "ERR unknown command", "it knows no scripts; is it a sentinel?" },
     { "ERR max number of clients", "it has too many clients" },
-    { "ERR the clock is not between", "its clock is not between 2025 and 2039" },
+    { "ERR the clock is not between",
+      "its clock is not between 2025 and 2039" },
     { NULL, NULL }
 };
 
