@@ -249,6 +249,7 @@ subtest 'a certificate that is renewed' => sub {
 subtest 'a cluster that wants certificates' => sub {
     my $node = redis(tls => 1, tls_clients => 1,
                      options => ['--cluster-enabled', 'yes',
+                                 '--cluster-port', free_port(),
                                  '--tls-cluster', 'yes']);
     my $files = $node->folder;
 
