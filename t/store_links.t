@@ -1,6 +1,7 @@
 # How the store is reached: sockets, databases, users, TLS and certificates of
 # both sides, and what is said of a user or a certificate that is refused; more
-# that ask than may wait; an address that moves, and nodes that are slow to greet.
+# that ask than may wait; an address that moves, nodes that are slow to greet, and
+# one that is full.
 
 use strict;
 use warnings;
@@ -400,6 +401,30 @@ subtest 'a cluster whose nodes take long to greet' => sub {
     is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
     ok(IapGuard::Nginx->wait_for(5, sub {
         verdict($nginx, '/t?u=b') eq 'passed//redis' }), 'then the cluster');
+
+    ends_well($nginx);
+    $fake->stop;
+};
+
+
+# A server without room for one more client does not refuse the password
+
+subtest 'a server that is full' => sub {
+    my $fake = IapGuard::FakeRedis->new(auth => 'secret')->start;
+    my $full = "-ERR max number of clients reached\r\n";
+
+    $fake->behave('accept', raw => $full, cut => length $full);
+
+    my $nginx = site($redis, '127.0.0.1:' . $fake->port . ' timeout=300ms '
+                             . "password_file=$folder/slow",
+                     server => $server);
+
+    statuses($nginx, "/t?u=x$_", 1) foreach 1 .. 6;
+    ok down($nginx, 1), 'it is down';
+    like join('', $nginx->log_lines(qr/is down/)),
+        qr/is down: it has too many clients;/, 'and why';
+    is join('', $nginx->log_lines(qr/AUTH refused/)), '',
+        'which is not the password';
 
     ends_well($nginx);
     $fake->stop;
