@@ -124,7 +124,9 @@ ngx_iap_search_wait(ngx_iap_search_t *search)
 
     redis = search->redis;
 
-    ngx_iap_search_refresh(search);
+    /* a worker that quits has no timer any more, unless it is set here */
+
+    ngx_iap_search_start(search, NGX_IAP_SEARCH_INTERVAL);
 
     redis->finding = search->running && !redis->lost;
 }
