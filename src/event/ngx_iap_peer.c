@@ -316,10 +316,6 @@ ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
     uint64_t  said;
 
-    if (asked > peer->doubted) {
-        peer->doubted = 0;
-    }
-
     if (peer->down) {
 
         if (asked > peer->since) {

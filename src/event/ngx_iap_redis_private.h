@@ -49,8 +49,6 @@ typedef struct {
                                        since */
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
-    uint64_t           doubted;     /* when, if it has decided nothing since;
-                                       0: it is not */
     ngx_event_t        probe;       /* the timer, while it is down */
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
