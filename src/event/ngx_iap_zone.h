@@ -283,6 +283,11 @@ size_t ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 
 const char *ngx_iap_kind_name(ngx_iap_kind_e kind);
 
+/* the log of bans is to be read from its beginning, by whichever worker reads
+   next: what is under way is passed over */
+
+void ngx_iap_zone_read_again(ngx_iap_zone_t *zone);
+
 /* the view of a kind's table; of NGX_IAP_KIND_DENIED the first */
 
 iap_table_t *ngx_iap_zone_table(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
