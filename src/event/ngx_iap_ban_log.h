@@ -18,7 +18,8 @@
  * tell it, the log's order prevails as soon as both have been read.  So
  * reading all of it once more, after a reload, a flush or a failover, does no
  * harm: not even if the lift was lost, as far as the zone remembers it
- * (iap_ban.h).
+ * (iap_ban.h).  Nor do denials of the deny cache lapse by lifts that have been
+ * read before.
  *
  * What can't be written now waits in the worker, NGX_IAP_BAN_LOG_WAITING
  * changes at most, the oldest lost first, and is written when the store is

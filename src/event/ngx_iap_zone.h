@@ -156,6 +156,8 @@ typedef struct {
     iap_ticks_t    segments_until;  /* nor that of a segment */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
+    iap_ticks_t    bans_told;       /* what was written to the log of bans
+                                       until then has been read; locked */
 
     ngx_iap_zone_store_t   store;
     ngx_iap_zone_ledger_t  ledger;
@@ -180,7 +182,7 @@ typedef struct {
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_stock_t) == 56, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 2032, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 2040, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/perl
 
 # The log of bans, read again from its beginning: by a machine that gets a
-# guard or a layer by a reload, long after others have banned in it.
-# It learns what it lacks, and what it knew stays as it was.
+# guard or a layer by a reload, long after others have banned in it; and after
+# a failover.  It learns what it lacks, and what it knew stays as it was.
 #
 # Runs beside others.
 
@@ -21,6 +21,7 @@ use constant {
     WITHIN  => 2,           # seconds, the promise
     BACK    => 6,           # the same, of a log of many entries
     APART   => 0.5,         # seconds that tell what was first
+    LONG    => 180,         # seconds, after which nobody may be late
     MANY    => 3000,        # bans, of which one reading has 256
     LOG     => 'iap:{bans}:log',
 };
@@ -33,7 +34,10 @@ my $markers = 0;
 
 # what a machine has from its start, and what it gets later
 
-my $old = location('a', 'iap_guard_user $http_x_user;');
+my $old = location('a', 'iap_guard_user $http_x_user;')
+          . location('full', 'iap_guard_segment ipv4=24 users=2 window=1h'
+                             . ' address=$http_x_address;'
+                             . ' iap_guard_user $http_x_user;');
 my $guard = location('b', 'iap_guard_user $http_x_user;');
 my $layer = location('a', 'iap_guard_user $http_x_user;'
                           . ' iap_guard_device $http_x_device;');
@@ -42,6 +46,7 @@ late_guard();
 late_layer();
 while_it_reads();
 told_again();
+after_a_failover();
 
 foreach my $nginx ($one, $two) {
     my @complaints = $nginx->complaints;
@@ -93,6 +98,17 @@ sub status {
 sub in_time {
     my ($name, $condition, $seconds) = @_;
     return ok(IapGuard::Nginx->wait_for($seconds || WITHIN, $condition), $name);
+}
+
+
+# An entry that was written so many seconds ago
+
+sub write_old {
+    my ($ago, $op, %entry) = @_;
+    my $ms = int((time - $ago) * 1000);
+
+    return $redis->command('XADD', LOG, "$ms-*", 'machine', 1, 'op', $op,
+                           map { ($_, $entry{$_}) } sort keys %entry);
 }
 
 
@@ -199,4 +215,66 @@ sub told_again {
         'again: for as long as the last has said';
 
     return;
+}
+
+
+# What the store has refused is refused on without asking it, unless a lift is
+# heard of for the first time.
+
+sub after_a_failover {
+    my %segment = (guard => 'full', layer => 'segment', key => '10.9.9.0/24');
+    my @before  = (%segment, key => 'before');
+    my $until   = int(time * 1000) + 600_000;
+
+    status($two, '/full', 'X-User' => "u$_", 'X-Address' => '10.9.9.9')
+        foreach 1 .. 3;
+    ok denied(), 'failover: a full segment is known';
+
+    # a replica that had got other entries; the lift is one of those that were
+    # read before
+
+    $redis->command('DEL', LOG);
+    write_old(LONG + 1, 'ban', guard => 'a', layer => 'user', key => 'known',
+              until => $until);
+    write_old(LONG, 'lift', %segment);
+    read_by($two);
+    ok denied(), 'failover: a lift that is told again changes nothing';
+    ok denied(), 'failover: nor later';
+
+    # one that this machine has not read, and has the ban
+
+    $redis->command('DEL', LOG);
+    write_old(LONG, 'lift', guard => '', layer => '', key => 'known');
+    read_by($two);
+    is names($two, 'known'), '', 'failover: a lift that was not known ends a ban';
+    ok denied(), 'failover: and is about that guard';
+
+    $redis->command('DEL', LOG);
+    write_old(LONG + 1, 'ban', @before, layer => 'user', until => $until);
+    read_by($two);
+    is names($two, 'before'), 'full user', 'failover: a ban of this guard';
+    $redis->command('DEL', LOG);
+    write_old(LONG, 'lift', @before, layer => 'user');
+    read_by($two);
+    is names($two, 'before'), '', 'failover: its end';
+    ok !denied(), 'failover: of a guard of which a ban ended the store is asked';
+
+    ok denied(), 'failover: known again';
+    $redis->command('XADD', LOG, '*', 'machine', 1, 'op', 'lift', %segment);
+    read_by($two);
+    ok !denied(), 'failover: as it is when a lift is new';
+
+    return;
+}
+
+
+# Whether the segment is refused without asking the store
+
+sub denied {
+    my $hits = $two->metric('iap_guard_deny_cache_hits_total');
+
+    is status($two, '/full', 'X-User' => 'u3', 'X-Address' => '10.9.9.9'), 429,
+        'refused';
+
+    return $two->metric('iap_guard_deny_cache_hits_total') - $hits;
 }
