@@ -338,3 +338,25 @@ ngx_http_iap_guard_code_forsake(void *data)
 
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
 }
+
+
+void
+ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_unit_t  *unit;
+
+    unit = ctx->unit;
+
+    if (unit == NULL) {
+        return;
+    }
+
+    ngx_http_iap_guard_code_forsake(unit);
+
+    unit->hold = NGX_HTTP_IAP_GUARD_ANSWER_FREE;
+    (void) ngx_http_iap_guard_held_take(&unit->held);
+
+    if (!ctx->decided) {
+        ctx->unit = NULL;
+    }
+}
