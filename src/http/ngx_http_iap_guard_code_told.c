@@ -212,6 +212,7 @@ ngx_http_iap_guard_code_redeemed(ngx_http_request_t *r,
     }
 
     ngx_http_iap_guard_unit_count(unit, IAP_CODE_EVENT_DUPLICATE);
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, IAP_VERDICT_DUPLICATE, NULL);
 
     return ngx_http_iap_guard_redeemed(r, ctx, unit->status);
@@ -238,6 +239,7 @@ ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
         return NGX_OK;
     }
 
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, verdict, NULL);
 
     return ngx_http_iap_guard_end(r, ctx, verdict, unit->d->dry_run);

@@ -265,9 +265,25 @@ static ngx_int_t
 ngx_http_iap_guard_depart_code(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_int_t  rc;
+    ngx_int_t                       rc;
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
 
-    rc = ngx_http_iap_guard_code_begin(r, ctx, &trip->d);
+    d = &trip->d;
+
+    /* if the code refuses, the store is not asked what others would have */
+
+    for (i = 0; i < d->n; i++) {
+
+        if (d->checks[i].dry_run) {
+            ngx_http_iap_guard_hash(d);
+            ngx_iap_deny_observed(trip->imcf->zone, ctx->guard->slot,
+                                  d->checks, d->n);
+            break;
+        }
+    }
+
+    rc = ngx_http_iap_guard_code_begin(r, ctx, d);
 
     return rc == NGX_OK ? ngx_http_iap_guard_code_first(r, ctx) : rc;
 }
