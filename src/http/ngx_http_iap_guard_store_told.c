@@ -50,7 +50,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
-                     ngx_http_iap_guard_trip_believed(trip), &d->since);
+                     ngx_http_iap_guard_believed(trip), &d->since);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -116,6 +116,7 @@ ngx_http_iap_guard_reserve(ngx_http_request_t *r,
     }
 
     if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_give_back(trip);
     }
 
@@ -175,7 +176,14 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
     d = &trip->d;
 
     if (refused != -1) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
+
+        if (trip->nbroken != 0) {
+            ngx_http_iap_guard_code_stuck(ctx);
+
+        } else {
+            ngx_http_iap_guard_code_elsewhere(ctx);
+        }
+
         ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {
