@@ -207,6 +207,7 @@ ngx_http_iap_guard_code_make(ngx_http_request_t *r,
     cln->handler = ngx_http_iap_guard_code_forsake;
 
     unit->request = r;
+    unit->place = r->uri_changes;
     unit->ctx = ctx;
     unit->imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
     unit->layer = d->ilcf->code;
@@ -407,30 +408,16 @@ ngx_http_iap_guard_code_ask(ngx_http_request_t *r,
 static void
 ngx_http_iap_guard_code_wake(ngx_event_t *ev)
 {
-    ngx_connection_t           *c;
     ngx_http_request_t         *r;
     ngx_http_iap_guard_unit_t  *unit;
 
     unit = ev->data;
     r = unit->request;
-    c = r->connection;
 
-    ngx_http_set_log_request(c->log, r);
+    ngx_http_set_log_request(r->connection->log, r);
 
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0,
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "iap_guard wakes request: the ledger has told of its code");
 
-    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
-        ngx_http_run_posted_requests(c);
-        return;
-    }
-
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    ngx_http_core_run_phases(r);
-
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_resume(r, unit->place);
 }

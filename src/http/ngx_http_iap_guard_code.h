@@ -93,6 +93,8 @@ typedef enum {
 
 struct ngx_http_iap_guard_unit_s {
     ngx_http_request_t               *request;
+    ngx_uint_t                        place;    /* where it was made; see
+                                                   _wait */
     ngx_http_iap_guard_ctx_t         *ctx;
     ngx_http_iap_guard_main_conf_t   *imcf;
     ngx_http_iap_guard_layer_t       *layer;
@@ -206,6 +208,12 @@ ngx_uint_t ngx_http_iap_guard_code_is_redeemed(
 
 void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+/* the request is led away: its unit ends as at its end; not decided yet, it may
+   have another one */
+
+void ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx);
+
 void ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_stuck(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);

@@ -229,6 +229,7 @@ ngx_http_iap_guard_code_redeemed(ngx_http_request_t *r,
     }
 
     ngx_http_iap_guard_unit_count(unit, IAP_CODE_EVENT_DUPLICATE);
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, IAP_VERDICT_DUPLICATE, NULL);
 
     return ngx_http_iap_guard_redeemed(r, ctx, unit->status);
@@ -255,6 +256,7 @@ ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
         return NGX_OK;
     }
 
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, verdict, NULL);
 
     return ngx_http_iap_guard_end(r, ctx, verdict, unit->d->dry_run);
@@ -366,4 +368,26 @@ ngx_http_iap_guard_code_forsake(void *data)
     }
 
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
+}
+
+
+void
+ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_unit_t  *unit;
+
+    unit = ctx->unit;
+
+    if (unit == NULL) {
+        return;
+    }
+
+    ngx_http_iap_guard_code_forsake(unit);
+
+    unit->hold = NGX_HTTP_IAP_GUARD_ANSWER_FREE;
+    (void) ngx_http_iap_guard_held_take(&unit->held);
+
+    if (!ctx->decided) {
+        ctx->unit = NULL;
+    }
 }

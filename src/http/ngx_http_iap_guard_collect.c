@@ -415,6 +415,7 @@ ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
 
     check->kind = kind;
     check->dry_run = layer->dry_run;
+    check->outcome = IAP_OUTCOME_NONE;
     check->reject_no_room =
                      layer->on_error == NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
 

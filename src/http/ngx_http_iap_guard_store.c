@@ -113,6 +113,7 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
 
     trip->imcf = imcf;
     trip->request = r;
+    trip->place = r->uri_changes;
     trip->cleanup = NULL;
     trip->told = 0;
     trip->reserving = 0;
@@ -266,9 +267,25 @@ static ngx_int_t
 ngx_http_iap_guard_depart_code(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_int_t  rc;
+    ngx_int_t                       rc;
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
 
-    rc = ngx_http_iap_guard_code_begin(r, ctx, &trip->d);
+    d = &trip->d;
+
+    /* if the code refuses, the store is not asked what others would have */
+
+    for (i = 0; i < d->n; i++) {
+
+        if (d->checks[i].dry_run) {
+            ngx_http_iap_guard_hash(d);
+            ngx_iap_deny_observed(trip->imcf->zone, ctx->guard->slot,
+                                  d->checks, d->n);
+            break;
+        }
+    }
+
+    rc = ngx_http_iap_guard_code_begin(r, ctx, d);
 
     return rc == NGX_OK ? ngx_http_iap_guard_code_first(r, ctx) : rc;
 }
@@ -408,33 +425,20 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r,
 static void
 ngx_http_iap_guard_wake(ngx_event_t *ev)
 {
-    ngx_connection_t           *c;
     ngx_http_request_t         *r;
     ngx_http_iap_guard_trip_t  *trip;
 
     trip = ev->data;
     r = trip->request;
-    c = r->connection;
 
-    ngx_http_set_log_request(c->log, r);
+    ngx_http_set_log_request(r->connection->log, r);
 
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "iap_guard wakes request");
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "iap_guard wakes request");
 
     trip->told = 1;
 
-    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
-        ngx_http_run_posted_requests(c);
-        return;
-    }
-
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    ngx_http_core_run_phases(r);
-
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_resume(r, trip->place);
 }
 
 
@@ -530,6 +534,22 @@ ngx_http_iap_guard_forsake(void *data)
     }
 
     ngx_http_iap_guard_trip_free(trip);
+}
+
+
+void
+ngx_http_iap_guard_store_abandon(ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_trip_t  *trip;
+
+    trip = ctx->trip;
+
+    if (trip != NULL) {
+        trip->cleanup->handler = NULL;
+        ctx->trip = NULL;
+
+        ngx_http_iap_guard_forsake(trip);
+    }
 }
 
 

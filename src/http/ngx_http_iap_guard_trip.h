@@ -16,6 +16,7 @@ struct ngx_http_iap_guard_trip_s {
     ngx_http_iap_guard_decision_t    d;
     ngx_iap_decision_t               asked;
     ngx_http_request_t              *request;
+    ngx_uint_t                       place;     /* of it; see _wait */
     ngx_http_cleanup_t              *cleanup;   /* ends the trip; NULL before
                                                    the store is asked */
     ngx_http_iap_guard_main_conf_t  *imcf;
