@@ -45,7 +45,8 @@ ngx_iap_link_create(ngx_iap_link_conf_t *conf, ngx_iap_node_t *node,
     link->log.action = NULL;
 
     /* connect() that fails at once is logged by nginx itself, each time, and
-       for a unix socket as critical; here a failure is a line of ours */
+       for a unix socket as critical, and so is what it knows of TLS; here a
+       failure is a line of ours */
 
     link->quiet = link->log;
     link->quiet.log_level = ngx_min(log->log_level, NGX_LOG_ALERT);

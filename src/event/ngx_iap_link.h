@@ -33,8 +33,9 @@
  * there is no backoff.  The backoff grows until an operation is answered.
  *
  * Logged as information: each time that a link is up, fails or is closed.
- * What only an administrator can mend (AUTH, SELECT, the certificate) is an
- * error the first time, until the link is READY again.
+ * What only an administrator can mend (AUTH, SELECT, TLS with its certificates)
+ * is an error the first time, until an operation is answered: a server that
+ * refuses a client's certificate may say so only after the link is READY.
  *
  * A worker that quits doesn't wait for a link without operations: nginx has
  * it closed, and it closes itself after the last one.

@@ -488,6 +488,7 @@ ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply)
     ngx_iap_stub_free(stub);
 
     link->backoff = 0;
+    link->told = 0;
 
     if (op) {
         op->done(op, NGX_IAP_OP_OK, reply);
@@ -500,6 +501,15 @@ ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply)
 static void
 ngx_iap_link_lost(ngx_iap_link_t *link)
 {
+#if (NGX_SSL)
+
+    if (ngx_iap_link_tls_failed(link)) {
+        ngx_iap_link_broken(link);
+        return;
+    }
+
+#endif
+
     if (link->state == NGX_IAP_LINK_READY && ngx_queue_empty(&link->due)) {
         ngx_log_error(NGX_LOG_INFO, &link->log, 0,
                       "redis closed the idle link");

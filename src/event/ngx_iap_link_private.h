@@ -35,6 +35,20 @@ typedef enum {
 } ngx_iap_link_state_e;
 
 
+#if (NGX_SSL)
+
+/* what OpenSSL has told of a connection, in case it fails */
+
+typedef struct {
+    const char             *why;            /* static; NULL: nothing */
+    ngx_uint_t              alert;          /* its number; 0: none */
+    unsigned                theirs:1;       /* the server has sent it */
+    unsigned                asked:1;        /* for a client's certificate */
+} ngx_iap_link_tls_t;
+
+#endif
+
+
 struct ngx_iap_link_s {
 
     /* the debug log of an event wants an ident where a connection has its
@@ -93,9 +107,13 @@ struct ngx_iap_link_s {
     char                    why[32];
 
     ngx_log_t               log;
-    ngx_log_t               quiet;          /* while connect() is called */
+    ngx_log_t               quiet;          /* for nginx's own lines of
+                                               connect() and TLS */
+#if (NGX_SSL)
+    ngx_iap_link_tls_t      tls;            /* of this connection */
+#endif
 
-    unsigned                told:1;         /* refusals, until READY again */
+    unsigned                told:1;         /* refusals, until an answer */
     unsigned                was_ready:1;    /* when it last failed */
     unsigned                too_long:1;     /* a reply; until it is opened */
 };
@@ -124,7 +142,17 @@ void ngx_iap_link_shut(ngx_iap_link_t *link);
 ngx_uint_t ngx_iap_link_level(ngx_iap_link_t *link);
 
 #if (NGX_SSL)
+
 void ngx_iap_link_tls(ngx_iap_link_t *link);
+
+/*
+ * Whether a connection that is lost has failed for what TLS had to say: an
+ * alert, at any time, or an error of the handshake.  Then that is logged: it
+ * is an administrator's to mend.
+ */
+
+ngx_uint_t ngx_iap_link_tls_failed(ngx_iap_link_t *link);
+
 #endif
 
 

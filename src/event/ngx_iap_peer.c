@@ -313,10 +313,6 @@ ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why)
 void
 ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
-    if (asked > peer->doubted) {
-        peer->doubted = 0;
-    }
-
     if (peer->down) {
 
         if (asked > peer->since) {
