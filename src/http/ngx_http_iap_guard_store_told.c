@@ -92,7 +92,7 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
             ngx_http_iap_guard_hash(d);
             ngx_iap_deny(trip->imcf->zone, d->ilcf->guard->slot,
                          &d->checks[i],
-                         ngx_http_iap_guard_trip_believed(trip), &d->since);
+                         ngx_http_iap_guard_believed(trip), &d->since);
         }
     }
 }
