@@ -178,7 +178,6 @@ static void
 ngx_iap_link_up(ngx_iap_link_t *link)
 {
     link->state = NGX_IAP_LINK_READY;
-    link->told = 0;
 
     ngx_log_error(NGX_LOG_INFO, &link->log, 0, "redis link is up");
 

@@ -160,12 +160,15 @@ typedef struct {
     const ngx_iap_script_t  *script;
 
     /* the probe of a node that is down: a call of that script by a key of the
-       node's, which is redis->probe_key, a number and `tail` */
+       node's, which is redis->probe_key, a number and `tail`.  done is told
+       the answer as ngx_iap_call_done_pt is; a probe that fails closes the
+       link, but for one that was still opening. */
 
     const char              *tail;
     void                   (*args)(ngx_iap_redis_t *redis, const u_char *text,
                                    size_t len, ngx_iap_args_t *args);
-    ngx_int_t              (*done)(redisReply *reply);
+    ngx_int_t              (*done)(ngx_iap_redis_t *redis,
+                                   redisReply *reply);
 } ngx_iap_use_t;
 
 

@@ -74,6 +74,8 @@ struct ngx_iap_search_s {
     u_char                        words[NGX_IAP_SEARCH_WORDS];
 
     unsigned                      running:1;
+    unsigned                      late:1;       /* the latest one asked has
+                                                   not answered in time */
     unsigned                      confirmed:1;  /* NGX_AGAIN, in this one */
     unsigned                      ever:1;       /* began is set */
     unsigned                      told:1;       /* silence, until it ends */

@@ -141,6 +141,8 @@ typedef struct {
     ngx_flag_t                      dry_run;
     ngx_uint_t                      status;
     ngx_array_t                     layers;     /* ngx_http_..._layer_t * */
+    ngx_flag_t                      has_code;   /* some location of it has */
+    ngx_uint_t                      nchecks;    /* of the one with most */
 
     ngx_iap_slot_t                 *slot;
     ngx_iap_slot_layer_t           *ban_slot;   /* of the layer "ban" */
@@ -561,16 +563,6 @@ void ngx_http_iap_guard_store_abandon(ngx_http_iap_guard_ctx_t *ctx);
 
 ngx_iap_redis_t *ngx_http_iap_guard_store(
     ngx_http_iap_guard_main_conf_t *imcf);
-
-/*
- * For how long the deny cache is to believe what the store refuses a decision
- * of n checks: in doubt (see ngx_iap_deny.h) where other machines give back
- * what it has taken, as for a promo code that is none (provisional), or where
- * layers' keys are in several places and another one refuses.
- */
-
-iap_ticks_t ngx_http_iap_guard_believed(ngx_http_iap_guard_main_conf_t *imcf,
-    ngx_uint_t n, ngx_uint_t provisional);
 
 ngx_int_t ngx_http_iap_guard_init_process(ngx_cycle_t *cycle);
 void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);

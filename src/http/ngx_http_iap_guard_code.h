@@ -215,6 +215,7 @@ void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
 void ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx);
 
 void ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx);
+void ngx_http_iap_guard_code_stuck(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
 
 
@@ -223,6 +224,8 @@ void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
 typedef enum {
     NGX_HTTP_IAP_GUARD_GATE_TOLD = 0,
     NGX_HTTP_IAP_GUARD_GATE_FAILED,     /* the ledger did not tell */
+    NGX_HTTP_IAP_GUARD_GATE_STUCK,      /* the store did not, and a layer has
+                                           refused it */
     NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED   /* something else has refused it, or
                                            it has ended */
 } ngx_http_iap_guard_gate_e;

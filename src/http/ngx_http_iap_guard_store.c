@@ -238,6 +238,7 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
 
     if (trip->cleanup == NULL || ngx_http_iap_guard_subjects(trip) != NGX_OK)
     {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_trip_free(trip);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -252,6 +253,7 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     }
 
     if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -315,7 +317,7 @@ ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_hash(d);
 
     rc = ngx_iap_denied(zone, ctx->guard->slot, d->checks, d->n,
-                        ngx_http_iap_guard_trip_believed(trip));
+                        ngx_http_iap_guard_believed(trip));
 
     if (rc >= 0) {
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
@@ -473,7 +475,7 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
        before one has left, too */
 
     longest = layer->users != NULL ? NGX_IAP_DENY_DOUBT
-                                   : ngx_http_iap_guard_trip_believed(trip);
+                                   : ngx_http_iap_guard_believed(trip);
 
     ngx_iap_deny_others(imcf->zone, trip->d.ilcf->guard->slot,
                         &asked->checks[check], hashes, n, longest,
@@ -481,30 +483,20 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
 }
 
 
-iap_ticks_t
-ngx_http_iap_guard_trip_believed(ngx_http_iap_guard_trip_t *trip)
-{
-    return ngx_http_iap_guard_believed(trip->imcf, trip->d.n,
-                                       trip->d.ilcf->code != NULL);
-}
-
-
 /* what is given back because a layer is broken is not provided for */
 
 iap_ticks_t
-ngx_http_iap_guard_believed(ngx_http_iap_guard_main_conf_t *imcf,
-    ngx_uint_t n, ngx_uint_t provisional)
+ngx_http_iap_guard_believed(ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_iap_redis_mode_e  mode;
+    ngx_http_iap_guard_t   *guard;
+    ngx_iap_redis_mode_e    mode;
 
-    mode = imcf->redis_conf->mode;
+    guard = trip->d.ilcf->guard;
+    mode = trip->imcf->redis_conf->mode;
 
-    if (provisional) {
-        return NGX_IAP_DENY_DOUBT;
-    }
-
-    if (n > 1
-        && (mode == NGX_IAP_REDIS_CLUSTER || mode == NGX_IAP_REDIS_PROXY))
+    if (guard->has_code
+        || (guard->nchecks > 1
+            && (mode == NGX_IAP_REDIS_CLUSTER || mode == NGX_IAP_REDIS_PROXY)))
     {
         return NGX_IAP_DENY_DOUBT;
     }

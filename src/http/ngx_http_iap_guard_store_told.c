@@ -50,7 +50,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
-                     ngx_http_iap_guard_trip_believed(trip), &d->since);
+                     ngx_http_iap_guard_believed(trip), &d->since);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -77,7 +77,10 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
 
     d = &trip->d;
 
-    if (n == d->n && d->ilcf->code == NULL) {
+    /* behind the last ones nothing refuses, but for a code in another one of the
+       guard's locations */
+
+    if (n == d->n && !d->ilcf->guard->has_code) {
 
         while (n > 0 && d->checks[n - 1].dry_run) {
             n--;
@@ -91,8 +94,7 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
         {
             ngx_http_iap_guard_hash(d);
             ngx_iap_deny(trip->imcf->zone, d->ilcf->guard->slot,
-                         &d->checks[i],
-                         ngx_http_iap_guard_trip_believed(trip), &d->since);
+                         &d->checks[i], IAP_TICKS_MAX, &d->since);
         }
     }
 }
@@ -116,6 +118,7 @@ ngx_http_iap_guard_reserve(ngx_http_request_t *r,
     }
 
     if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_give_back(trip);
     }
 
@@ -175,7 +178,14 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
     d = &trip->d;
 
     if (refused != -1) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
+
+        if (trip->nbroken != 0) {
+            ngx_http_iap_guard_code_stuck(ctx);
+
+        } else {
+            ngx_http_iap_guard_code_elsewhere(ctx);
+        }
+
         ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {

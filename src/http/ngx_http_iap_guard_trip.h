@@ -41,10 +41,14 @@ ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_reserved(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 
-/* ngx_http_iap_guard_believed() of its decision */
+/*
+ * For how long the deny cache is to believe what the store refuses: in doubt
+ * (see ngx_iap_deny.h) where some location of the guard, here or on another
+ * machine, gives back what it has taken: for a promo code that is none, or
+ * where layers' keys are in several places and another one refuses.
+ */
 
-iap_ticks_t ngx_http_iap_guard_trip_believed(
-    ngx_http_iap_guard_trip_t *trip);
+iap_ticks_t ngx_http_iap_guard_believed(ngx_http_iap_guard_trip_t *trip);
 
 /* what layers have taken, before something refused */
 

@@ -155,6 +155,42 @@ test tls => sub {
 };
 
 
+# A server that wants to see a certificate, while its client has none.  With TLS
+# 1.3 the link is up before it is refused.
+
+test tls_client => sub {
+    my $redis = redis('client', tls => 1, tls_clients => 1);
+    my %tls   = (tls => file('client') . '/ca.crt', timeout => '1s');
+
+    foreach my $case (['TLSv1.2', 'handshake failure', 40],
+                      ['TLSv1.3', 'certificate required', 116])
+    {
+        my ($protocol, $why, $alert) = @$case;
+
+        foreach my $use (@METHODS) {
+            $redis->kill;
+            $redis->start('--tls-protocols', $protocol);
+            my $nginx = nginx($redis->tls_node, %tls, use => $use);
+
+            foreach my $id (1 .. 4) {
+                is +($nginx->ask($id, 'PING'))[0], 'closed',
+                   "$protocol, $use: closed";
+                sleep 0.45;
+            }
+
+            my @told = $nginx->log_lines(
+                qr/failed: TLS: \Q$why (the server's alert $alert)\E/);
+
+            is scalar(@told), 4, "$protocol, $use: told each time";
+            is scalar(grep { /\[error\]/ } @told), 1, "$protocol, $use: once";
+            is join('', $nginx->log_lines(qr/SSL/)), '',
+               "$protocol, $use: only by us";
+            ends_well($nginx, qr{failed: TLS: });
+        }
+    }
+};
+
+
 # A server with two certificates, of which the one for redis.test is shown only
 # to a client that names it.
 
@@ -187,7 +223,9 @@ test tls_refused => sub {
     $redis->behave('accept', raw => "-ERR what?\r\n");
     my $nginx = nginx($redis, %tls);
     is +($nginx->ask(1, 'PING'))[0], 'closed', 'a server without TLS';
-    ends_well($nginx);
+    ok $nginx->log_lines(qr/\[error\].*failed: TLS: wrong version number, /),
+       'it is told';
+    ends_well($nginx, qr{TLS: wrong version number});
 
     foreach my $how (qw(cut reset)) {
         $redis->behave('accept', raw => '', $how => 0);
