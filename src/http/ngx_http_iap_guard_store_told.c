@@ -77,8 +77,8 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
 
     d = &trip->d;
 
-    /* behind the last ones nothing refuses, but for a code in another one of the
-       guard's locations */
+    /* behind the last ones nothing refuses, but for a code in another location
+       of the guard */
 
     if (n == d->n && !d->ilcf->guard->has_code) {
 
