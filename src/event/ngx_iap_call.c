@@ -108,7 +108,9 @@ ngx_iap_call_route(ngx_iap_call_t *call)
         return;
     }
 
-    peer = redis->lost ? NULL : redis->route->find(redis, call->slot);
+    /* if it is lost, this searches for it */
+
+    peer = redis->route->find(redis, call->slot);
 
     if (peer != NULL && !peer->down) {
         ngx_iap_call_to(call, peer);

@@ -140,6 +140,13 @@ ngx_iap_link_too_long(ngx_iap_link_t *link)
 }
 
 
+const char *
+ngx_iap_link_why(ngx_iap_link_t *link)
+{
+    return link->why[0] ? link->why : NULL;
+}
+
+
 static ngx_uint_t
 ngx_iap_link_waits(ngx_iap_link_t *link)
 {
@@ -209,6 +216,7 @@ ngx_iap_link_prepare(ngx_iap_link_t *link)
 
     ngx_memzero(&link->scan, sizeof(iap_resp_t));
     link->too_long = 0;
+    link->why[0] = '\0';
     link->hello = 0;
     link->out = NULL;
 

@@ -193,6 +193,11 @@ ngx_uint_t ngx_iap_link_resting(ngx_iap_link_t *link);
 
 ngx_uint_t ngx_iap_link_too_long(ngx_iap_link_t *link);
 
+/* with what error the server met the latest connection, which was closed for
+   it: for the log; NULL: with none */
+
+const char *ngx_iap_link_why(ngx_iap_link_t *link);
+
 /* how often it was closed so far: what fails with NGX_IAP_OP_CLOSED at the
    same number has one cause */
 

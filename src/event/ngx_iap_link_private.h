@@ -101,6 +101,11 @@ struct ngx_iap_link_s {
     ngx_msec_t              backoff;        /* 0: an answer came */
     ngx_msec_t              retry;          /* not opened before, if backoff */
 
+    /* an error that it was greeted with, in a word; empty: none, or it has
+       been opened since */
+
+    char                    why[32];
+
     ngx_log_t               log;
     ngx_log_t               quiet;          /* for nginx's own lines of
                                                connect() and TLS */

@@ -233,7 +233,8 @@ ngx_iap_peer_free(ngx_iap_peer_t *peer)
 void
 ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 {
-    uint64_t  now;
+    uint64_t     now;
+    const char  *met;
 
     if (peer->down || peer->gone) {
         return;
@@ -252,6 +253,9 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 
     peer->down = 1;
     peer->since = now;
+
+    met = ngx_iap_link_why(peer->link);
+    why = met != NULL ? met : why;
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
@@ -311,10 +315,6 @@ void
 ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
     uint64_t  said;
-
-    if (asked > peer->doubted) {
-        peer->doubted = 0;
-    }
 
     if (peer->down) {
 

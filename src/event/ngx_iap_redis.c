@@ -248,6 +248,12 @@ ngx_iap_redis_decide(ngx_iap_redis_t *redis, ngx_iap_decision_t *d)
     d->later = 0;
     d->wake.posted = 0;
 
+    if (redis->lost) {
+
+        /* it is searched for by itself, but not in a worker that quits */
+        (void) redis->route->find(redis, 0);
+    }
+
     if (redis->lost || redis->nwaiting >= NGX_IAP_DECISIONS_MAX) {
         ngx_iap_decision_break(d, ((uint32_t) 1 << d->n) - 1);
         return NGX_DECLINED;

@@ -35,6 +35,22 @@
 #define NGX_IAP_PROBE_INTERVAL  1000    /* ms */
 
 
+/* parts of all keys behind a proxy, which are on one server each, for all that
+   is known */
+#define NGX_IAP_PEER_PARTS      64
+
+
+/* what the stock of promo codes knows of a node, see ngx_iap_shared_safe.c */
+
+typedef struct {
+    ngx_uint_t         closes;      /* of the link, when that was found */
+    ngx_msec_t         at[NGX_IAP_PEER_PARTS];  /* that it may have stock; 0:
+                                                   never */
+    ngx_msec_t         looked;      /* without anybody asking */
+    unsigned           looking:1;   /* its answer is to come */
+} ngx_iap_peer_safe_t;
+
+
 /* a node that keeps counters, and its health */
 
 typedef struct {
@@ -49,9 +65,8 @@ typedef struct {
                                        since */
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
-    uint64_t           doubted;     /* when, if it has decided nothing since;
-                                       0: it is not */
     ngx_event_t        probe;       /* the timer, while it is down */
+    ngx_iap_peer_safe_t  safe;
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
     unsigned           gone:1;      /* no longer one of the store's: freed

@@ -124,7 +124,9 @@ ngx_iap_search_wait(ngx_iap_search_t *search)
 
     redis = search->redis;
 
-    ngx_iap_search_refresh(search);
+    /* a worker that quits has no timer any more, unless it is set here */
+
+    ngx_iap_search_start(search, NGX_IAP_SEARCH_INTERVAL);
 
     redis->finding = search->running && !redis->lost;
 }
@@ -149,6 +151,9 @@ ngx_iap_search_begin(ngx_iap_search_t *search)
     search->confirmed = 0;
     search->ever = 1;
     search->began = ngx_current_msec;
+    search->ask = search->command;
+    search->ask_len = search->len;
+    search->pace = NGX_IAP_SEARCH_INTERVAL;
     search->why = "there is nobody to ask";
 
     ngx_iap_search_ask(search, search->kind->first(search));
@@ -163,8 +168,8 @@ ngx_iap_search_ask(ngx_iap_search_t *search, ngx_iap_link_t *link)
 {
     while (link != NULL) {
 
-        if (ngx_iap_link_send(link, &search->op, search->command,
-                              search->len)
+        if (ngx_iap_link_send(link, &search->op, search->ask,
+                              search->ask_len)
             == NGX_OK)
         {
             search->link = link;
@@ -311,8 +316,8 @@ ngx_iap_search_failed(ngx_iap_search_t *search)
 static void
 ngx_iap_search_rest(ngx_iap_search_t *search)
 {
-    if (search->kind->uneasy(search)) {
-        ngx_iap_search_start(search, NGX_IAP_SEARCH_INTERVAL);
+    if (!ngx_exiting && search->kind->uneasy(search)) {
+        ngx_iap_search_start(search, search->pace);
     }
 }
 
@@ -322,7 +327,7 @@ ngx_iap_search_timer_handler(ngx_event_t *ev)
 {
     ngx_iap_search_t  *search = ev->data;
 
-    if (ngx_exiting || ngx_terminate || search->running) {
+    if (ngx_terminate || search->running) {
         return;
     }
 

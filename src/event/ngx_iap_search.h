@@ -1,11 +1,12 @@
 /*
  * A search: servers are asked the same one after the other, until one of
- * them gives an answer that makes sense.  What the routes to be searched for
- * (Sentinel, Cluster) have in common.
+ * them gives an answer that makes sense, or all of them together.  What the
+ * routes to be searched for (Sentinel, Cluster) have in common.
  *
  * Searches follow each other at a limited pace.  As long as the route is
  * uneasy there is one a second by itself; its timer doesn't keep a worker
- * that quits.
+ * that quits.  In such a worker there is one only where it is wanted: by
+ * doubt, or by a call, so that what it still has to do finds its node.
  */
 
 #ifndef NGX_IAP_SEARCH_H
@@ -33,8 +34,9 @@ typedef struct {
     /* for the log: "no sentinel answers" */
     const char        *silence;
 
-    /* the link to ask, the first or the one after the last that was asked;
-       NULL: there are no more, and nothing is being asked */
+    /* The link to ask, the first or the one after the last that was asked;
+       NULL: there are no more, and nothing is being asked.  May set
+       search->ask, confirmed (if NULL) and pace. */
     ngx_iap_link_t  *(*first)(ngx_iap_search_t *search);
     ngx_iap_link_t  *(*next)(ngx_iap_search_t *search);
 
@@ -64,11 +66,15 @@ struct ngx_iap_search_s {
     const ngx_iap_search_kind_t  *kind;
     char                         *command;      /* hiredis's memory */
     size_t                        len;
+    const char                   *ask;          /* what is sent: the command,
+                                                   unless the kind says */
+    size_t                        ask_len;      /* otherwise */
 
     ngx_iap_op_t                  op;           /* while running */
     ngx_iap_link_t               *link;         /* that it was sent to */
     ngx_event_t                   timer;        /* until the next search */
     ngx_msec_t                    began;        /* the latest one */
+    ngx_msec_t                    pace;         /* until the next one */
 
     const char                   *why;          /* the latest failure */
     u_char                        words[NGX_IAP_SEARCH_WORDS];
@@ -76,7 +82,8 @@ struct ngx_iap_search_s {
     unsigned                      running:1;
     unsigned                      late:1;       /* the latest one asked has
                                                    not answered in time */
-    unsigned                      confirmed:1;  /* NGX_AGAIN, in this one */
+    unsigned                      confirmed:1;  /* what is known, in this
+                                                   one: NGX_AGAIN */
     unsigned                      ever:1;       /* began is set */
     unsigned                      told:1;       /* silence, until it ends */
 };

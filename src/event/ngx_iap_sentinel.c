@@ -4,43 +4,27 @@
  * From the first call on one of them is asked once a second, so that a master
  * that has been replaced, but doesn't know it yet, is left: also by a worker
  * that has no traffic, whose next call may be a lift or a promise, and would
- * be lost with all that such a master is told.  And at once, when the master
- * fails or says that it is none.  Then whoever names that one again is not
- * believed before all others have been asked.  All of them have to fail before
- * it matters, and only if no master is known yet.
+ * be lost with all that such a master is told.  Each third time another one is
+ * asked as well, for the first may be cut off from the others, and know no
+ * better.  And all of them at once, when the master fails or says that it is
+ * none, and where what one says is not what is known: see _sentinel_round.
+ *
+ * All of them have to fail before it matters, and only if no master is known
+ * yet.
  */
 
-#include "ngx_iap_search.h"
-
-
-typedef struct {
-    ngx_iap_search_t   search;      /* first */
-    ngx_iap_link_t   **links;       /* of conf->nodes; made when needed */
-    ngx_uint_t         n;
-    ngx_uint_t         best;        /* the one that answered last */
-    ngx_uint_t         asked;       /* so many, in this search */
-    ngx_uint_t         ignorant;    /* of these, that know no such master */
-    ngx_iap_peer_t    *master;      /* NULL: not known yet */
-} ngx_iap_sentinel_t;
+#include "ngx_iap_sentinel_private.h"
 
 
 static ngx_int_t ngx_iap_sentinel_create(ngx_iap_redis_t *redis);
+static ngx_int_t ngx_iap_sentinel_allocate(ngx_iap_sentinel_t *sentinel);
+static ngx_int_t ngx_iap_sentinel_commands(ngx_iap_sentinel_t *sentinel);
 static void ngx_iap_sentinel_destroy(ngx_iap_redis_t *redis);
 static ngx_iap_peer_t *ngx_iap_sentinel_find(ngx_iap_redis_t *redis,
     uint16_t slot);
 static ngx_iap_peer_t *ngx_iap_sentinel_moved(ngx_iap_redis_t *redis,
     ngx_iap_peer_t *peer, uint16_t slot, ngx_str_t *addr, ngx_uint_t asking);
 static void ngx_iap_sentinel_doubt(ngx_iap_redis_t *redis,
-    ngx_iap_peer_t *peer);
-
-static ngx_iap_link_t *ngx_iap_sentinel_first(ngx_iap_search_t *search);
-static ngx_iap_link_t *ngx_iap_sentinel_next(ngx_iap_search_t *search);
-static ngx_iap_link_t *ngx_iap_sentinel_link(ngx_iap_sentinel_t *sentinel);
-static ngx_int_t ngx_iap_sentinel_answer(ngx_iap_search_t *search,
-    redisReply *reply);
-static ngx_int_t ngx_iap_sentinel_endpoint(redisReply *reply,
-    iap_endpoint_t *endpoint);
-static void ngx_iap_sentinel_follow(ngx_iap_sentinel_t *sentinel,
     ngx_iap_peer_t *peer);
 static ngx_uint_t ngx_iap_sentinel_known(ngx_iap_search_t *search);
 static ngx_uint_t ngx_iap_sentinel_uneasy(ngx_iap_search_t *search);
@@ -68,8 +52,6 @@ static const ngx_iap_search_kind_t  ngx_iap_sentinel_kind = {
 static ngx_int_t
 ngx_iap_sentinel_create(ngx_iap_redis_t *redis)
 {
-    size_t               len[3];
-    const char          *argv[3];
     ngx_iap_sentinel_t  *sentinel;
 
     sentinel = ngx_calloc(sizeof(ngx_iap_sentinel_t), redis->log);
@@ -79,27 +61,69 @@ ngx_iap_sentinel_create(ngx_iap_redis_t *redis)
 
     redis->routes = sentinel;
 
+    sentinel->search.redis = redis;
     sentinel->n = redis->conf->nodes.nelts;
-    sentinel->links = ngx_calloc(sentinel->n * sizeof(ngx_iap_link_t *),
-                                 redis->log);
 
-    argv[0] = "SENTINEL";
-    len[0] = sizeof("SENTINEL") - 1;
-    argv[1] = "get-master-addr-by-name";
-    len[1] = sizeof("get-master-addr-by-name") - 1;
-    argv[2] = (const char *) redis->conf->master.data;
-    len[2] = redis->conf->master.len;
-
-    if (sentinel->links == NULL
-        || ngx_iap_search_init(&sentinel->search, redis,
-                               &ngx_iap_sentinel_kind, 3, argv, len)
-           != NGX_OK)
+    if (ngx_iap_sentinel_allocate(sentinel) != NGX_OK
+        || ngx_iap_sentinel_commands(sentinel) != NGX_OK)
     {
         ngx_iap_sentinel_destroy(redis);
         return NGX_ERROR;
     }
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_iap_sentinel_allocate(ngx_iap_sentinel_t *sentinel)
+{
+    size_t      n;
+    ngx_log_t  *log;
+
+    n = sentinel->n;
+    log = sentinel->search.redis->log;
+
+    sentinel->nodes = ngx_calloc(n * sizeof(ngx_iap_sentinel_node_t), log);
+    sentinel->votes = ngx_calloc(n * sizeof(iap_vote_t), log);
+    sentinel->voters = ngx_calloc(n * sizeof(uint32_t), log);
+    sentinel->order = ngx_calloc(n * sizeof(uint32_t), log);
+
+    return sentinel->nodes && sentinel->votes && sentinel->voters
+           && sentinel->order ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_iap_sentinel_commands(ngx_iap_sentinel_t *sentinel)
+{
+    size_t            len[3];
+    long long         n;
+    const char       *argv[3];
+    ngx_iap_redis_t  *redis;
+
+    redis = sentinel->search.redis;
+
+    argv[0] = "SENTINEL";
+    len[0] = sizeof("SENTINEL") - 1;
+    argv[1] = "MASTER";
+    len[1] = sizeof("MASTER") - 1;
+    argv[2] = (const char *) redis->conf->master.data;
+    len[2] = redis->conf->master.len;
+
+    n = redisFormatCommandArgv(&sentinel->epochs, 3, argv, len);
+    if (n < 0) {
+        sentinel->epochs = NULL;
+        return NGX_ERROR;
+    }
+
+    sentinel->epochs_len = (size_t) n;
+
+    argv[1] = "get-master-addr-by-name";
+    len[1] = sizeof("get-master-addr-by-name") - 1;
+
+    return ngx_iap_search_init(&sentinel->search, redis,
+                               &ngx_iap_sentinel_kind, 3, argv, len);
 }
 
 
@@ -116,16 +140,22 @@ ngx_iap_sentinel_destroy(ngx_iap_redis_t *redis)
 
     ngx_iap_search_destroy(&sentinel->search);
 
-    for (i = 0; sentinel->links && i < sentinel->n; i++) {
-        if (sentinel->links[i]) {
-            ngx_iap_link_destroy(sentinel->links[i]);
+    for (i = 0; sentinel->nodes && i < sentinel->n; i++) {
+        if (sentinel->nodes[i].link) {
+            ngx_iap_link_destroy(sentinel->nodes[i].link);
         }
     }
 
-    if (sentinel->links) {
-        ngx_free(sentinel->links);
+    if (sentinel->epochs) {
+        redisFreeCommand(sentinel->epochs);
     }
 
+    /* which may be NULL */
+
+    ngx_free(sentinel->nodes);
+    ngx_free(sentinel->votes);
+    ngx_free(sentinel->voters);
+    ngx_free(sentinel->order);
     ngx_free(sentinel);
 
     redis->routes = NULL;
@@ -173,140 +203,15 @@ ngx_iap_sentinel_doubt(ngx_iap_redis_t *redis, ngx_iap_peer_t *peer)
         return;
     }
 
-    peer->doubted = ngx_iap_call_now();
+    sentinel->doubt = 1;
 
     ngx_iap_search_start(&sentinel->search, NGX_IAP_SEARCH_DOUBT);
 }
 
 
-static ngx_iap_link_t *
-ngx_iap_sentinel_first(ngx_iap_search_t *search)
-{
-    ngx_iap_sentinel_t  *sentinel = (ngx_iap_sentinel_t *) search;
-
-    sentinel->asked = 0;
-    sentinel->ignorant = 0;
-
-    return ngx_iap_sentinel_next(search);
-}
-
-
-static ngx_iap_link_t *
-ngx_iap_sentinel_next(ngx_iap_search_t *search)
-{
-    ngx_iap_link_t      *link;
-    ngx_iap_sentinel_t  *sentinel = (ngx_iap_sentinel_t *) search;
-
-    while (sentinel->asked < sentinel->n) {
-
-        link = ngx_iap_sentinel_link(sentinel);
-        sentinel->asked++;
-
-        if (link) {
-            return link;
-        }
-    }
-
-    if (sentinel->ignorant == sentinel->n) {
-        search->why = "no sentinel knows a master of this name";
-    }
-
-    return NULL;
-}
-
-
-static ngx_iap_link_t *
-ngx_iap_sentinel_link(ngx_iap_sentinel_t *sentinel)
-{
-    ngx_uint_t         i;
-    ngx_iap_node_t    *nodes;
-    ngx_iap_redis_t   *redis;
-
-    redis = sentinel->search.redis;
-    nodes = redis->conf->nodes.elts;
-    i = (sentinel->best + sentinel->asked) % sentinel->n;
-
-    if (sentinel->links[i] == NULL) {
-        sentinel->links[i] = ngx_iap_link_create(&redis->conf->sentinel,
-                                                 &nodes[i], redis->log);
-    }
-
-    return sentinel->links[i];
-}
-
-
-static ngx_int_t
-ngx_iap_sentinel_answer(ngx_iap_search_t *search, redisReply *reply)
-{
-    iap_endpoint_t       endpoint;
-    ngx_iap_peer_t      *peer;
-    ngx_iap_sentinel_t  *sentinel = (ngx_iap_sentinel_t *) search;
-
-    if (reply->type == REDIS_REPLY_NIL) {
-        sentinel->ignorant++;
-        search->why = "a sentinel knows no master of this name";
-        return NGX_DECLINED;
-    }
-
-    if (ngx_iap_sentinel_endpoint(reply, &endpoint) != NGX_OK) {
-        search->why = "a sentinel's answer makes no sense";
-        return NGX_DECLINED;
-    }
-
-    peer = ngx_iap_search_peer(search, &endpoint, NULL);
-
-    if (peer == NULL) {
-        search->why = "no memory";
-        return NGX_DECLINED;
-    }
-
-    /* This one may be cut off from the others, who know better.  Whoever is
-       in doubt is the master that is known. */
-
-    if (peer->down || peer->doubted) {
-        return NGX_AGAIN;
-    }
-
-    sentinel->best = (sentinel->best + sentinel->asked - 1) % sentinel->n;
-
-    ngx_iap_sentinel_follow(sentinel, peer);
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_iap_sentinel_endpoint(redisReply *reply, iap_endpoint_t *endpoint)
-{
-    iap_view_t   host, port;
-    redisReply  *h, *p;
-
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
-        return NGX_ERROR;
-    }
-
-    h = reply->element[0];
-    p = reply->element[1];
-
-    if (h->type != REDIS_REPLY_STRING || p->type != REDIS_REPLY_STRING) {
-        return NGX_ERROR;
-    }
-
-    host.data = (const uint8_t *) h->str;
-    host.len = h->len;
-    port.data = (const uint8_t *) p->str;
-    port.len = p->len;
-
-    if (host.len == 0 || !iap_endpoint_set_text(endpoint, host, port)) {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_iap_sentinel_follow(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer)
+void
+ngx_iap_sentinel_follow(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer,
+    ngx_iap_sentinel_name_t *name)
 {
     ngx_uint_t        level;
     ngx_iap_peer_t   *old;
@@ -315,19 +220,17 @@ ngx_iap_sentinel_follow(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer)
     redis = sentinel->search.redis;
     old = sentinel->master;
 
+    sentinel->master = peer;
+    sentinel->known = *name;
+
     if (peer == old) {
         return;
     }
-
-    sentinel->master = peer;
 
     level = old ? NGX_LOG_NOTICE : NGX_LOG_INFO;
     ngx_log_error(level, redis->log, 0,
                   "iap_guard redis master %V is now %V", &redis->conf->master,
                   &peer->node.name);
-
-    /* this is called by a sentinel's link, not by the old master's, so that
-       its link may go at once */
 
     if (old) {
         ngx_iap_peer_drop(old);

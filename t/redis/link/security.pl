@@ -54,7 +54,55 @@ test auth => sub {
     my $nginx = nginx($redis, password => $secret =~ s/"/\\"/r);
     is +($nginx->ask(1, 'PING'))[0], 'closed', 'AUTH is unknown: closed';
     ok !$nginx->log_lines(qr/geheim/), 'a quoted password is not told either';
-    ok $nginx->log_lines(qr/AUTH refused, "ERR"/), 'the code is';
+    ok $nginx->log_lines(qr/\[info\].*answer to AUTH: ERR,/), 'the code is';
+    ends_well($nginx);
+};
+
+
+# What an administrator has to mend, and what passes
+
+test auth_busy => sub {
+    my %said = (
+        "ERR max number of clients reached" => 'it has too many clients',
+        "ERR max number of clients + cluster connections reached"
+            => 'it has too many clients',
+        "BUSY Redis is busy running a script. You can only call ..." => 'BUSY',
+        "LOADING Redis is loading the dataset in memory"          => 'LOADING',
+        "MASTERDOWN Link with MASTER is down"                  => 'MASTERDOWN',
+    );
+
+    foreach my $case (['AUTH', 'k3y'], ['SELECT', 7]) {
+        my ($command, $key) = @$case;
+
+        foreach my $error (sort keys %said) {
+            my $redis = fake();
+            $redis->behave($key, raw => "-$error\r\n");
+            my $nginx = nginx($redis, $command eq 'AUTH' ? 'password' : 'db',
+                              $key, timeout => '300ms');
+
+            is +($nginx->ask(1, 'PING'))[0], 'closed', "$command, $error";
+            ok $nginx->log_lines(
+                qr/\[info\].*in answer to $command: $said{$error},/),
+                'what it is';
+
+            # the server says so before it was asked
+
+            $redis->behave($key);
+            $redis->behave('accept', raw => "-$error\r\n",
+                           cut => 3 + length $error);
+            $nginx->ask(2, 'PING') for 1 .. 2;
+            $redis->behave('accept');
+            $redis->behave($key, raw => "+OK\r\n");
+            ok defined $nginx->works_within(3), 'and then it is well';
+            ends_well($nginx);
+        }
+    }
+
+    my $redis = fake();             # which has no password
+    my $nginx = nginx($redis, password => 'k3y');
+    $nginx->ask(1, 'PING');
+    ok $nginx->log_lines(qr/\[error\].*AUTH refused, "ERR"/),
+       'no password where one is sent';
     ends_well($nginx, qr/AUTH refused/);
 };
 

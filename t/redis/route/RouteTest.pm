@@ -20,7 +20,8 @@ use LinkNginx;
 use RouteNginx;
 
 our @EXPORT = qw(test between ends_well nginx fake redis now file
-                 $ADMITTED array bulk slots asked name_server waits key_in);
+                 $ADMITTED array bulk slots asked name_server waits key_in
+                 $ASK master_is sentinel sentinel_nginx);
 our $binary;
 
 BEGIN {
@@ -32,6 +33,10 @@ BEGIN {
 # what lua/decide.lua answers if there is one check, which admits
 
 our $ADMITTED = array(":1000000", bulk("A"));
+
+# by which a sentinel is asked for the master: the key of a fake's rule
+
+our $ASK = 'get-master-addr-by-name';
 
 
 sub nginx { return RouteNginx->new(binary => $binary, @_) }
@@ -72,6 +77,28 @@ sub slots {
         my ($first, $last, $host, $port) = @$_;
         array(":$first", ":$last", [bulk($host), ":$port", bulk('0' x 40)])
     } @ranges);
+}
+
+
+# What a sentinel says, one that says so, and an nginx that asks some
+
+sub master_is { return raw => array(map { bulk($_) } split /:(?=\d+$)/, $_[0]) }
+
+sub sentinel {
+    my ($node) = @_;
+
+    my $fake = IapGuard::FakeRedis->new(port => 0)->start;
+    $fake->behave($ASK, master_is($node)) if defined $node;
+
+    return $fake;
+}
+
+sub sentinel_nginx {
+    my ($sentinels, %options) = @_;
+
+    return nginx(mode => 'sentinel', master_name => 'mymaster',
+                 node => [map { ref $_ ? $_->node : $_ } @$sentinels],
+                 %options);
 }
 
 

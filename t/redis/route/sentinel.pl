@@ -9,29 +9,6 @@ use Time::HiRes qw(sleep);
 use IapGuard::RedisServer;
 use RouteTest;
 
-my $ASK = 'get-master-addr-by-name';
-
-
-sub master_is { return raw => array(map { bulk($_) } split /:(?=\d+$)/, $_[0]) }
-
-sub sentinel {
-    my ($node) = @_;
-
-    my $fake = IapGuard::FakeRedis->new(port => 0)->start;
-    $fake->behave($ASK, master_is($node)) if defined $node;
-
-    return $fake;
-}
-
-sub sentinel_nginx {
-    my ($sentinels, %options) = @_;
-
-    return nginx(mode => 'sentinel', master_name => 'mymaster',
-                 node => [map { ref $_ ? $_->node : $_ } @$sentinels],
-                 %options);
-}
-
-
 test sentinel_follows => sub {
     my @masters   = map { fake() } 1 .. 2;
     my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
