@@ -671,10 +671,10 @@ ngx_iap_redis_found(ngx_iap_redis_t *redis)
     if (redis->lost) {
         redis->lost = 0;
         redis->ndown--;
+        ngx_iap_redis_say_up(redis, &name);
 
-        if (redis->ndown == 0) {
-            ngx_iap_redis_say_up(redis, &name);
-        }
+    } else {
+        ngx_iap_redis_say_answers(redis, &name);
     }
 
     /* one that is sent may be parked again */
@@ -700,11 +700,10 @@ ngx_iap_redis_lost(ngx_iap_redis_t *redis, const char *why)
 
     if (!redis->lost) {
         redis->lost = 1;
-
-        if (redis->ndown++ == 0) {
-            ngx_iap_redis_say_down(redis, &name, why);
-        }
+        redis->ndown++;
     }
+
+    ngx_iap_redis_say_down(redis, &name, why);
 
     while (!ngx_queue_empty(&redis->parked)) {
         q = ngx_queue_head(&redis->parked);

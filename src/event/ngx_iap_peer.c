@@ -33,7 +33,7 @@ static ngx_iap_peer_t *ngx_iap_peer_create(ngx_iap_redis_t *redis,
     ngx_iap_node_t *node);
 static void ngx_iap_peer_free(ngx_iap_peer_t *peer);
 static void ngx_iap_peer_forget(ngx_iap_peer_t *peer, uint64_t now);
-static void ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name);
+static void ngx_iap_peer_up(ngx_iap_peer_t *peer);
 static void ngx_iap_peer_arm(ngx_iap_peer_t *peer);
 static void ngx_iap_peer_probe_handler(ngx_event_t *ev);
 static void ngx_iap_peer_probe_name(ngx_iap_probe_t *probe);
@@ -154,7 +154,6 @@ ngx_iap_peer_create(ngx_iap_redis_t *redis, ngx_iap_node_t *node)
 void
 ngx_iap_peer_drop(ngx_iap_peer_t *peer)
 {
-    ngx_str_t         store = ngx_string("store");
     ngx_iap_redis_t  *redis;
 
     redis = peer->redis;
@@ -162,7 +161,8 @@ ngx_iap_peer_drop(ngx_iap_peer_t *peer)
     peer->gone = 1;
 
     if (peer->down) {
-        ngx_iap_peer_up(peer, &store);
+        ngx_iap_peer_up(peer);
+        ngx_iap_redis_say_gone(redis, &peer->node.name);
     }
 
     /* what waits on it fails, and is asked of others from now on */
@@ -257,9 +257,8 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
     met = ngx_iap_link_why(peer->link);
     why = met != NULL ? met : why;
 
-    if (peer->redis->ndown++ == 0) {
-        ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
-    }
+    peer->redis->ndown++;
+    ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
 
     ngx_iap_peer_arm(peer);
 }
@@ -314,40 +313,33 @@ ngx_iap_peer_broke(ngx_iap_peer_t *peer, const char *why)
 void
 ngx_iap_peer_answered(ngx_iap_peer_t *peer, uint64_t asked)
 {
-    uint64_t  said;
-
     if (peer->down) {
 
         if (asked > peer->since) {
-            ngx_iap_peer_up(peer, &peer->node.name);
+            ngx_iap_peer_up(peer);
+            ngx_iap_redis_say_up(peer->redis, &peer->node.name);
         }
 
         return;
     }
 
     peer->fails = 0;
-    said = peer->redis->store->down;
 
-    if (said != 0 && asked > said && peer->redis->ndown == 0) {
+    /* a worker that has ended may have said that it is down */
 
-        /* a worker that has ended, or another one that was wrong, said so */
-        ngx_iap_redis_say_up(peer->redis, &peer->node.name);
-    }
+    ngx_iap_redis_say_answers(peer->redis, &peer->node.name);
 }
 
 
 static void
-ngx_iap_peer_up(ngx_iap_peer_t *peer, ngx_str_t *name)
+ngx_iap_peer_up(ngx_iap_peer_t *peer)
 {
     peer->down = 0;
     peer->fails = 0;
+    peer->redis->ndown--;
 
     if (peer->probe.timer_set) {
         ngx_del_timer(&peer->probe);
-    }
-
-    if (--peer->redis->ndown == 0) {
-        ngx_iap_redis_say_up(peer->redis, name);
     }
 }
 
@@ -373,6 +365,7 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
     peer = ev->data;
 
     ngx_iap_peer_arm(peer);
+    ngx_iap_redis_say_down(peer->redis, &peer->node.name, "probed in vain");
 
     if (peer->probing) {
         return;
@@ -557,13 +550,22 @@ ngx_iap_peer_decide_done(ngx_iap_redis_t *redis, redisReply *reply)
 }
 
 
+/* what nobody tells of any more lapses; a search may take its time, though */
+
 void
 ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
     const char *why)
 {
-    if (ngx_atomic_cmp_set(&redis->store->down, 0,
-                           (ngx_atomic_uint_t) ngx_iap_call_now()))
-    {
+    ngx_msec_t  lease;
+
+    lease = NGX_IAP_DOWN_LEASE;
+
+    if (redis->lost) {
+        lease += redis->conf->nodes.nelts
+                 * (redis->conf->link.timeout + NGX_IAP_LINK_STALL);
+    }
+
+    if (ngx_iap_down_hold(redis->zone, redis->store, name, lease)) {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
                       "iap_guard %s %V is down: %s; %s", redis->use->name,
                       name, why, redis->use->down);
@@ -574,11 +576,32 @@ ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
 void
 ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name)
 {
-    ngx_atomic_uint_t  said;
+    if (ngx_iap_down_leave(redis->zone, redis->store, name)) {
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard %s %V is up again", redis->use->name, name);
+    }
+}
 
-    said = redis->store->down;
 
-    if (said != 0 && ngx_atomic_cmp_set(&redis->store->down, said, 0)) {
+void
+ngx_iap_redis_say_gone(ngx_iap_redis_t *redis, ngx_str_t *name)
+{
+    if (ngx_iap_down_leave(redis->zone, redis->store, name)) {
+        ngx_log_error(NGX_LOG_ERR, redis->log, 0,
+                      "iap_guard %s %V is no node any more%s",
+                      redis->use->name, name,
+                      redis->store->down == 0 ? ": the store is up again"
+                                              : "");
+    }
+}
+
+
+void
+ngx_iap_redis_say_answers(ngx_iap_redis_t *redis, ngx_str_t *name)
+{
+    if (redis->store->down != 0
+        && ngx_iap_down_answered(redis->zone, redis->store, name))
+    {
         ngx_log_error(NGX_LOG_ERR, redis->log, 0,
                       "iap_guard %s %V is up again", redis->use->name, name);
     }

@@ -108,6 +108,8 @@ ngx_iap_redis_create_for(ngx_iap_redis_conf_t *conf, ngx_iap_zone_t *zone,
     ngx_iap_redis_event(redis, &redis->deadline,
                         ngx_iap_redis_deadline_handler);
 
+    ngx_iap_down_none(zone, store);
+
     if (redis->route->create(redis) != NGX_OK) {
         ngx_iap_peers_free(redis, 1);
         ngx_free(redis);
@@ -158,6 +160,7 @@ ngx_iap_redis_destroy(ngx_iap_redis_t *redis)
 
     redis->route->destroy(redis);
     ngx_iap_peers_free(redis, 1);
+    ngx_iap_down_none(redis->zone, redis->store);
 
     if (redis->deadline.timer_set) {
         ngx_del_timer(&redis->deadline);

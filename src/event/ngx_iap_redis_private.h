@@ -11,6 +11,7 @@
 #define NGX_IAP_REDIS_PRIVATE_H
 
 #include "ngx_iap_redis.h"
+#include "ngx_iap_down.h"
 #include "ngx_iap_script.h"
 #include "iap_keyslot.h"
 
@@ -329,11 +330,19 @@ void ngx_iap_peers_free(ngx_iap_redis_t *redis, ngx_uint_t all);
 
 extern const ngx_iap_use_t  ngx_iap_redis_decides;
 
-/* one more node is down, or up again: said once for all workers */
+/*
+ * This worker has found a node down, and says so again at least once in
+ * NGX_IAP_DOWN_LEASE; then that it is up, or none of the store's nodes any
+ * more.  Or a node that it has not found down answers.  Said once for all
+ * workers, see ngx_iap_down.h; the store itself is a node "store", as long as
+ * no other one is found.
+ */
 
 void ngx_iap_redis_say_down(ngx_iap_redis_t *redis, ngx_str_t *name,
     const char *why);
 void ngx_iap_redis_say_up(ngx_iap_redis_t *redis, ngx_str_t *name);
+void ngx_iap_redis_say_gone(ngx_iap_redis_t *redis, ngx_str_t *name);
+void ngx_iap_redis_say_answers(ngx_iap_redis_t *redis, ngx_str_t *name);
 
 /* _batch */
 

@@ -30,7 +30,7 @@
 
 /* to be raised with any change of what lies in the zone */
 
-#define NGX_IAP_ZONE_LAYOUT  8
+#define NGX_IAP_ZONE_LAYOUT  9
 
 
 /*  id, name in metrics and status, bytes of an entry, share in sixteenths  */
@@ -77,11 +77,23 @@ typedef enum {
 #define NGX_IAP_SECONDS_COUNT  11
 
 
+/* a node of a store that is down; see ngx_iap_down.h, all under the lock */
+
+#define NGX_IAP_ZONE_DOWNS      12
+#define NGX_IAP_ZONE_DOWN_BITS  128
+
+typedef struct {
+    uint64_t       node;            /* of its name; 0: a free place */
+    uint64_t       until;           /* msec: what is not held again lapses */
+    uint64_t       workers[NGX_IAP_ZONE_DOWN_BITS / 64];    /* that hold it */
+} ngx_iap_zone_down_t;
+
+
 /* what the workers share of the store, if there is one besides the zone */
 
 typedef struct {
-    ngx_atomic_t   down;            /* when it was said to be down, in
-                                       microseconds; 0: it is not */
+    ngx_atomic_t   down;            /* places that are not free: */
+    ngx_iap_zone_down_t  downs[NGX_IAP_ZONE_DOWNS];
     ngx_atomic_t   broken_at;       /* msec of the latest broken layer */
     ngx_atomic_t   commands[NGX_IAP_RESULT_COUNT];
     ngx_atomic_t   seconds[NGX_IAP_SECONDS_COUNT];
@@ -187,10 +199,10 @@ typedef struct {
                                                        became of them */
 } ngx_iap_zone_head_t;
 
-_Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_store_t) == 568, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_stock_t) == 120, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 2040, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 3576, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 

@@ -3,6 +3,7 @@
  */
 
 #include "ngx_http_iap_guard_ask.h"
+#include "ngx_iap_down.h"
 
 
 /* entries that a list shows unless it is asked for another number */
@@ -577,8 +578,9 @@ ngx_http_iap_guard_api_queue_metrics(iap_text_t *out,
     if (imcf->redis_conf != NULL) {
         iap_metric_begin(out, IAP_METRIC_LEDGER_UP);
         iap_metric_sample(out, IAP_METRIC_LEDGER_UP, NULL,
-                          imcf->zone->head->ledger_puts.down == 0
-                          && imcf->zone->head->ledger_rest.down == 0);
+                          !ngx_iap_down_any(&imcf->zone->head->ledger_puts)
+                          && !ngx_iap_down_any(
+                                 &imcf->zone->head->ledger_rest));
     }
 
     for (i = 0; i < NGX_IAP_COMMIT_COUNT; i++) {

@@ -7,6 +7,7 @@
 
 #include "ngx_http_iap_guard_api.h"
 #include "ngx_http_iap_guard_body.h"
+#include "ngx_iap_down.h"
 
 
 #define NGX_HTTP_IAP_GUARD_STATUS_BANS  1000
@@ -236,7 +237,7 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
 
     snap->store = imcf->zone->head->store;
     snap->ledger = imcf->zone->head->ledger;
-    snap->stock_up = imcf->zone->head->ledger_stock.down == 0
+    snap->stock_up = !ngx_iap_down_any(&imcf->zone->head->ledger_stock)
                      && !ngx_iap_shared_stock_unsafe(&imcf->zone->head->stock);
     snap->stock_notes = imcf->zone->head->stock.noted;
 

@@ -3,6 +3,7 @@
  */
 
 #include "ngx_http_iap_guard_api.h"
+#include "ngx_iap_down.h"
 
 
 static json_t *ngx_http_iap_guard_api_servers(ngx_iap_redis_conf_t *rcf);
@@ -37,7 +38,7 @@ ngx_http_iap_guard_api_store(ngx_http_iap_guard_main_conf_t *imcf,
     return json_pack("{s:s, s:s, s:b, s:o, s:o}",
                      "kind", "redis",
                      "mode", ngx_iap_redis_mode_name(imcf->redis_conf->mode),
-                     "up", store->down == 0,
+                     "up", !ngx_iap_down_any(store),
                      "commands", commands,
                      "servers",
                      ngx_http_iap_guard_api_servers(imcf->redis_conf));
@@ -77,7 +78,8 @@ ngx_http_iap_guard_api_store_metrics(iap_text_t *out,
     static const uint64_t  bounds[] = NGX_IAP_SECONDS_BOUNDS;
 
     iap_metric_begin(out, IAP_METRIC_STORE_UP);
-    iap_metric_sample(out, IAP_METRIC_STORE_UP, NULL, store->down == 0);
+    iap_metric_sample(out, IAP_METRIC_STORE_UP, NULL,
+                      !ngx_iap_down_any(store));
 
     iap_metric_begin(out, IAP_METRIC_BAN_LOG_AGE);
     iap_metric_sample(out, IAP_METRIC_BAN_LOG_AGE, NULL,

@@ -6,7 +6,8 @@
 #include "ngx_iap_test_redis.h"
 
 
-static ngx_iap_zone_t  ngx_iap_test_zone;
+static ngx_iap_zone_t   ngx_iap_test_zone;
+static ngx_slab_pool_t  ngx_iap_test_shpool;       /* but a lock */
 
 
 ngx_int_t
@@ -75,6 +76,14 @@ ngx_iap_test_redis_init(ngx_iap_redis_conf_t *redis, ngx_msec_t timeout,
 
     ngx_iap_scripts_init();
 
+    if (ngx_shmtx_create(&ngx_iap_test_shpool.mutex,
+                         &ngx_iap_test_shpool.lock, NULL)
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    ngx_iap_test_zone.shpool = &ngx_iap_test_shpool;
     ngx_iap_test_zone.head = ngx_calloc(sizeof(ngx_iap_zone_head_t), log);
 
     return ngx_iap_test_zone.head ? &ngx_iap_test_zone : NULL;
