@@ -407,9 +407,9 @@ test votes_doubt_meanwhile => sub {
     my $nginx     = sentinel_nginx(\@sentinels, timeout => '800ms');
 
     is $nginx->decide('k'), 'A', 'a master';
-    sleep 0.5;
+    sleep 1.5;      # until two were asked
     $sentinels[0]->behave($ASK, master_is($old->node), delay => 0.4);
-    ok waits(1.5, sub { asked($sentinels[0], $ASK) == 2 }), 'one is asked';
+    ok waits(1.5, sub { asked($sentinels[0], $ASK) == 3 }), 'one is asked';
 
     $_->behave($ASK, master_is($new->node)) foreach @sentinels[1, 2];
     $old->stop;
