@@ -48,7 +48,11 @@ local now = time[1] * 1000 + floor(time[2] / 1000)
 
 local function failed(done)
   if done.err then
-    return match(done.err, '%u%u[%u%d_]*') or 'ERR'
+
+    -- Redis 6.2 and 7 call a missing right of who calls the script "ERR"
+
+    return find(done.err, "can't run this command", 1, true) and 'NOPERM'
+           or match(done.err, '%u%u[%u%d_]*') or 'ERR'
   end
 end
 

@@ -92,8 +92,8 @@
 
 local KEYS, ARGV = KEYS, ARGV
 local pcall, tonumber, type, unpack = redis.pcall, tonumber, type, unpack
-local byte, format, match, rep =
-  string.byte, string.format, string.match, string.rep
+local byte, find, format, match, rep =
+  string.byte, string.find, string.format, string.match, string.rep
 local floor, max, concat = math.floor, math.max, table.concat
 
 -- An integer in full.  Lua's own conversion, and %.0f, cost as much as the
@@ -128,7 +128,11 @@ end
 
 local function failed(done)
   if type(done) == 'table' and done.err then
-    return match(done.err, '%u%u[%u%d_]*') or 'ERR'
+
+    -- Redis 6.2 and 7 call a missing right of who calls the script "ERR"
+
+    return find(done.err, "can't run this command", 1, true) and 'NOPERM'
+           or match(done.err, '%u%u[%u%d_]*') or 'ERR'
   end
 end
 

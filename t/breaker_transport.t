@@ -38,7 +38,7 @@ use IapGuard::BreakerTest {
                    . "ff\r\n{\"status\":0}"],
     '/rubbish' => ["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
                    . "c\r\n{\"status\":0}\r\nzz\r\n"],
-    '/slow_body' => ["HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", \0.2,
+    '/slow_body' => ["HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n", \0.7,
                      '{"status":0}'],
     '/cut_500' => ["HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nhalf"],
 };
@@ -500,7 +500,7 @@ GET /api/breakers/c
 
 === TEST 25: servers that nginx has marked down: no probe passes before they are
 up again, and one does then
---- b: min=2 open=100ms probes=1
+--- b: min=2 open=300ms probes=1
 --- http_config
     upstream down {
         server 127.0.0.1:1 max_fails=1 fail_timeout=1s;
@@ -521,7 +521,7 @@ my $get = sub {
 Test::More::is($get->('reset'), 502, 'both fail');
 Test::More::is($get->('ok'), 502, 'none is up: the breaker opens');
 Test::More::is($get->('ok'), 503, 'it is open');
-Test::More::is($get->('ok', 0.15), 502, 'a probe fails, for none is up');
+Test::More::is($get->('ok', 0.35), 502, 'a probe fails, for none is up');
 Test::More::is($get->('ok'), 503, 'it is open again');
 Test::More::is($get->('ok', 2.1), 200, 'a probe passes');
 --- request
@@ -532,7 +532,7 @@ GET /down/ok
 
 
 === TEST 26: slow answers, and those that hang
---- b: slow=100ms
+--- b: slow=250ms
 --- request eval
 ["GET /b/ok", "GET /b/hang"]
 --- error_code eval
@@ -565,16 +565,22 @@ GET /b/ok
 
 
 === TEST 28: an answer is not slow for its body
---- b: slow=100ms
+--- b: slow=400ms
+--- config
+    location = /t {
+        iap_guard_breaker b;
+        proxy_read_timeout 5s;
+        proxy_pass http://raw/slow_body;
+    }
 --- request
-GET /b/slow_body
+GET /t
 --- outcomes: success=1
 --- shows: calls=1 slow=0
 
 
 
 === TEST 29: after a slow call, another one is not
---- b: slow=100ms
+--- b: slow=250ms
 --- config
     location = /t {
         iap_guard_breaker b;

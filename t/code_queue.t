@@ -225,22 +225,18 @@ sub dead {
     is retry($ticket), 'dead', 'tried again: dead again';
     is states($code), 'released', 'tried again: released again';
 
-    my $calls = calls();
+    my $calls = $raw->calls;
 
     is submit('/failed/verified/ok', $code, 'u2')->{status}, 200,
         'somebody else gets it';
     is retry($ticket), 'dead', 'tried again, without a unit: dead';
-    is calls() - $calls, 1, 'and nobody was called but for somebody else';
+    is $raw->calls - $calls, 1, 'and nobody was called but for somebody else';
     $test->is_balanced($code, 'dead', sold => 1, reserved => 0, free => 0);
     is scalar(grep { /no unit of its code is left/ }
                    $test->nginx->log_lines(qr/is dead/)), 1, 'the log says so';
 
     return;
 }
-
-
-sub calls { return IapGuard::LoadClient->fetch('GET',
-    'http://127.0.0.1:' . $raw->port . '/_calls')->{body} }
 
 
 # what its entry has come to, after one more try
@@ -331,6 +327,7 @@ sub passes {
 
 sub client_leaves {
     my $code   = fresh();
+    my $before = $raw->calls('/hang');
     my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
         PeerPort => $test->nginx->port) or die "connect: $!\n";
 
@@ -338,8 +335,8 @@ sub client_leaves {
         "X-Code: $code", 'X-User-Id: u1', "X-Key: $code", 'Content-Length: 2',
         '', '{}';
 
-    $test->nginx->wait_for(5, sub { states($code) eq 'reserved' });
-    sleep 0.2;
+    $test->nginx->wait_for(10, sub { $raw->calls('/hang') > $before })
+        or diag 'not asked';
     close $socket;
 
     is becomes($code, 'kept'), 'kept', 'a client that leaves: queued, and kept';

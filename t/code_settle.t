@@ -542,17 +542,34 @@ sub upgraded {
 }
 
 
+# how many the upstream has got
+
+sub calls {
+    my ($path) = @_;
+
+    return IapGuard::LoadClient->fetch('GET',
+        'http://127.0.0.1:' . $raw->port . "/_calls$path")->{body};
+}
+
+
 sub client_leaves {
     my %wanted = ('/slow/slow' => 'left', '/ignore/slow' => 'sold');
 
     foreach my $path (sort keys %wanted) {
         my $code   = fresh();
+        my $before = $raw->calls('/slow');
         my $socket = request($path, $code);
 
-        $test->nginx->wait_for(5, sub { state_of($code) }) or diag 'not reserved';
+        # who leaves before the upstream is asked gives the unit back
+
+        $test->nginx->wait_for(10, sub { $raw->calls('/slow') > $before })
+            or diag 'not asked';
         close $socket;
 
+        # longer than the answer takes, which then is to be settled
+
         sleep 1.3;
+        $test->nginx->wait_for(10, sub { state_of($code) eq $wanted{$path} });
         is state_of($code), $wanted{$path}, "$path, whose client left";
     }
 

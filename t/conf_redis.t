@@ -16,7 +16,7 @@ mkdir "$dir/logs";
 
 file("$dir/password", "s3cret\n");
 file("$dir/empty", '');
-file("$dir/no-ca", "not a certificate\n");
+file("$dir/no-ca", "s3cret, not a certificate\n");
 
 # short enough for a socket, and the first that is not
 
@@ -26,6 +26,11 @@ my $host = join '.', ('h' x 63) x 4;        # 255 bytes
 
 system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca"
        . " -keyout $dir/ca.key -out $dir/ca.crt 2>/dev/null") == 0
+    or die "openssl: $?\n";
+
+# not ca.crt's
+
+system("openssl genrsa -out $dir/other.key 2048 2>/dev/null") == 0
     or die "openssl: $?\n";
 
 
@@ -48,6 +53,10 @@ my @accepted = (
     [ 'a colon in a password', 'redis://a:s3cret:b@127.0.0.1' ],
     [ 'TLS', 'rediss://127.0.0.1' ],
     [ 'TLS with an authority', 'rediss://127.0.0.1 tls_ca=ca.crt' ],
+    [ 'TLS with a certificate of ours',
+      'rediss://127.0.0.1 tls_cert=ca.crt tls_key=ca.key' ],
+    [ 'TLS with a certificate of ours, by its full name',
+      "rediss://127.0.0.1 tls_key=$dir/ca.key tls_cert=$dir/ca.crt" ],
     [ 'a unix socket', 'unix:/run/redis.sock' ],
     [ 'a unix socket and a database', 'unix:/run/redis.sock:3' ],
     [ 'the longest unix socket', "unix:$path" ],
@@ -79,7 +88,7 @@ my @accepted = (
         qw(aof replica memory)),
     [ 'all parameters', 'rediss://127.0.0.1:6380/3 mode=single user=guard '
       . 'password_file=password timeout=20ms prefix=x nodes=3 tls_ca=ca.crt '
-      . 'durability=replica' ],
+      . 'tls_cert=ca.crt tls_key=ca.key durability=replica' ],
 );
 
 
@@ -292,13 +301,50 @@ my @refused = (
       "SSL_CTX_load_verify_locations(\"$dir/none\") failed", 'nowhere' ],
     [ 'a tls_ca that is none', 'rediss://127.0.0.1 tls_ca=no-ca',
       "SSL_CTX_load_verify_locations(\"$dir/no-ca\") failed", 'nowhere' ],
+    (map { [ "$_ without TLS", "redis://127.0.0.1 $_=ca.crt",
+             "\"$_\" has no effect in \"iap_guard_redis\" without "
+             . '"rediss://"' ] } qw(tls_cert tls_key)),
+    [ 'a certificate of ours without TLS', 'redis://127.0.0.1 tls_cert=ca.crt '
+      . 'tls_key=ca.key', '"tls_cert" has no effect in "iap_guard_redis"' ],
+    [ 'a certificate of ours for a unix socket', 'unix:/run/redis.sock '
+      . 'tls_cert=ca.crt tls_key=ca.key',
+      '"tls_cert" has no effect in "iap_guard_redis"' ],
+    [ 'tls_cert without tls_key', 'rediss://127.0.0.1 tls_cert=ca.crt',
+      '"tls_cert" in "iap_guard_redis" needs "tls_key"' ],
+    [ 'tls_key without tls_cert', 'rediss://127.0.0.1 tls_key=ca.key',
+      '"tls_key" in "iap_guard_redis" needs "tls_cert"' ],
+    (map { [ "an empty $_", "rediss://127.0.0.1 $_=",
+             "invalid value \"\" of \"$_\" in \"iap_guard_redis\", expected "
+             . 'the name of a file' ] } qw(tls_cert tls_key)),
+    [ 'a tls_cert that is not there',
+      'rediss://127.0.0.1 tls_cert=none tls_key=ca.key',
+      "cannot load certificate \"$dir/none\"", 'nowhere' ],
+    [ 'a tls_key that is not there',
+      'rediss://127.0.0.1 tls_cert=ca.crt tls_key=none',
+      "cannot load certificate key \"$dir/none\"", 'nowhere' ],
+    [ 'a tls_cert that is none',
+      'rediss://127.0.0.1 tls_cert=no-ca tls_key=ca.key',
+      "cannot load certificate \"$dir/no-ca\"", 'nowhere' ],
+    [ 'a tls_key that is none',
+      'rediss://127.0.0.1 tls_cert=ca.crt tls_key=no-ca',
+      "cannot load certificate key \"$dir/no-ca\"", 'nowhere' ],
+    [ 'a tls_key of another certificate',
+      'rediss://127.0.0.1 tls_cert=ca.crt tls_key=other.key',
+      "SSL_CTX_use_PrivateKey(\"$dir/other.key\") failed",
+      'key values mismatch', 'nowhere' ],
+    (map { [ "$_->[0] itself", "rediss://127.0.0.1 $_->[1]",
+             'invalid value "data:***" in "iap_guard_redis", expected the name '
+             . 'of a file' ] }
+        ['a key', 'tls_cert=ca.crt tls_key=data:s3cret'],
+        ['a certificate', 'tls_cert=data:s3cret tls_key=ca.key']),
     [ 'durability=paper', 'redis://127.0.0.1 durability=paper',
       'invalid value "paper" of "durability" in "iap_guard_redis", expected '
       . '"aof", "replica" or "memory"' ],
     [ 'a parameter unknown', 'redis://127.0.0.1 colour=red',
       'invalid parameter "colour=***" in "iap_guard_redis", expected one of '
       . '"mode=", "master=", "user=", "password_file=", "timeout=", '
-      . '"prefix=", "nodes=", "tls_ca=", "durability="' ],
+      . '"prefix=", "nodes=", "tls_ca=", "tls_cert=", "tls_key=", '
+      . '"durability="' ],
     [ 'a parameter without a value', 'redis://127.0.0.1 mode',
       'invalid parameter "mode" in "iap_guard_redis"' ],
 );

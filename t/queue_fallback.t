@@ -12,7 +12,6 @@ use IO::Socket::INET;
 use JSON::PP ();
 use Test::More;
 
-use IapGuard::LoadClient;
 use IapGuard::Nginx;
 use IapGuard::RawServer;
 
@@ -390,12 +389,12 @@ sub curl {
 
 
 sub cut {
-    my $calls = calls();
+    my $calls = $raw->calls;
     my ($first, $second) = two('/cut', '/on/ok');
 
     is_accepted($first, 'open');
     is $second->{body}, '{"status":0}', 'open: then another request';
-    is calls() - $calls, 1, 'open: only that one was a call';
+    is $raw->calls - $calls, 1, 'open: only that one was a call';
 
     return;
 }
@@ -417,20 +416,13 @@ sub throttled {
 }
 
 
-sub calls {
-    my $answer = IapGuard::LoadClient->fetch('GET',
-        'http://127.0.0.1:' . $raw->port . '/_calls');
-
-    return $answer->{body};
-}
-
-
 # its call is cut, or goes on: in the queue it is all the same
 
 sub client_leaves {
     my $before = pending();
 
     foreach my $mode (qw(hang cut_hang)) {
+        my $calls  = $raw->calls("/$mode");
         my $socket = IO::Socket::INET->new(
             PeerAddr => '127.0.0.1', PeerPort => $nginx->port)
             or die "connect: $!\n";
@@ -438,7 +430,8 @@ sub client_leaves {
 
         print {$socket} join "\r\n", "POST /on/$mode HTTP/1.1", 'Host: x',
             'X-User: u1', 'Content-Length: ' . length $text, '', $text;
-        select undef, undef, undef, 0.1;
+        $nginx->wait_for(10, sub { $raw->calls("/$mode") > $calls })
+            or diag "$mode: not called";
         close $socket;
     }
 

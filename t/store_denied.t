@@ -239,6 +239,63 @@ subtest 'a layer in dry run denies nobody; a guard in dry run counts' => sub {
 };
 
 
+# where another layer refuses, with and without asking: as the zone counts
+
+sub dry_runs {
+    my ($store, $guard, $ask) = @_;
+    my @made = (IapGuard::Nginx->options, workers => 1);
+
+    my $nginx = IapGuard::Nginx->new(@made,
+        http => "iap_guard_zone iap 1m; $store",
+        server => "location /t { iap_guard g; $guard empty_gif; }")->start;
+
+    $ask->(sub { $nginx->get("/t?u=$_") foreach @_ });
+
+    my $counted = $nginx->api_json('GET', 'guards/g');
+    my $hits = hits($nginx, 'g');
+
+    ends_well($nginx);
+
+    return $counted->{dry_run_rejections}, $counted->{requests}, $hits;
+}
+
+sub as_the_zone {
+    my ($what, $hits, $wanted, @how) = @_;
+
+    my ($zone, $requests) = dry_runs('', @how);
+    my ($store, $same, $denied) = dry_runs(
+        'iap_guard_redis redis://' . $redis->node . ' timeout=5s;', @how);
+
+    is_deeply { map { $_ => $zone->{$_} } keys %$wanted }, $wanted,
+        "$what: the zone";
+    is_deeply $store, $zone, "$what: the store";
+    is_deeply $same, $requests, "$what: requests";
+    is $denied, $hits, "$what: that many without asking";
+
+    $redis->cli('FLUSHALL');
+    return;
+}
+
+subtest 'layers in dry run count what a layer behind them denies' => sub {
+    as_the_zone('two layers', 9, { segment => 7, user => 13 }, '
+        iap_guard_segment users=1 window=1h dry_run=on;
+        iap_guard_user $arg_u capacity=1 rate=1r/h dry_run=on;
+        iap_guard_bucket all $host capacity=5 rate=1r/h;',
+        sub { $_[0]->(('a', 'b') x 7, 'a') });
+
+    as_the_zone('for as long as they would refuse', 5, { user => 4 }, '
+        iap_guard_user $arg_u capacity=1 rate=30r/m dry_run=on;
+        iap_guard_bucket all $host capacity=2 rate=1r/h;',
+        sub { my ($get) = @_; $get->(('a') x 5); sleep 2.1;
+              $get->(('a') x 3) });
+
+    as_the_zone('and none that comes behind it', 3, { device => 0 }, '
+        iap_guard_user $arg_u capacity=1 rate=1r/h;
+        iap_guard_device $arg_u capacity=1 rate=1r/h dry_run=on;',
+        sub { $_[0]->(('a') x 5) });
+};
+
+
 subtest 'a table that is full: the store is asked, and nobody let by' => sub {
     my $nginx = site($redis, 'timeout=5s', zone => '64k', server => '
         location /t { iap_guard g; iap_guard_user $arg_u capacity=1 rate=1r/h;

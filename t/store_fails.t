@@ -173,7 +173,7 @@ subtest 'a share of each limit, with nodes=' => sub {
         location /one { iap_guard o;
             iap_guard_user $arg_u capacity=2 rate=1r/h; empty_gif; }
         location /rate { iap_guard r;
-            iap_guard_user $arg_u capacity=3 rate=9r/s; empty_gif; }
+            iap_guard_user $arg_u capacity=3 rate=3r/s; empty_gif; }
         location /window { iap_guard w; iap_guard_user $arg_u;
             iap_guard_global rate=7r/h window=1h; empty_gif; }
         location /segment { iap_guard s; iap_guard_user $arg_u;
@@ -198,18 +198,18 @@ subtest 'a share of each limit, with nodes=' => sub {
     is $users->('/variable?ip=192.0.2.3', 4), '200 200 200 429',
         '3 of 10, the default';
 
-    # 9 a second are 3 for each machine
+    # 3 a second are one for each machine
 
     my $answer = $nginx->get('/user?u=a');
     is $answer->{headers}{'ratelimit-policy'}, '"user";q=3;w=32400',
         'that is what is told';
     is $answer->{headers}{'retry-after'}, 10800, 'three hours for a token';
 
-    is statuses($nginx, '/rate?u=a', 2), '200 429', 'at 9 a second';
-    sleep 0.2;
+    is statuses($nginx, '/rate?u=a', 2), '200 429', 'at 3 a second';
+    sleep 0.4;
     is statuses($nginx, '/rate?u=a', 1), '429', 'nothing yet';
-    sleep 0.2;
-    is statuses($nginx, '/rate?u=a', 2), '200 429', 'three a second';
+    sleep 0.7;
+    is statuses($nginx, '/rate?u=a', 2), '200 429', 'one a second';
 
     $own->start;
     ok down($nginx, 0), 'it is up';
@@ -358,6 +358,61 @@ subtest 'a key of another type: its layer alone is broken' => sub {
 
     ends_well($nginx);
     $redis->cli('FLUSHALL');
+};
+
+
+# Where the reply begins with no more than "ERR", the log says what that is about.
+
+subtest 'what makes it down is said' => sub {
+    my %errors = (
+        "ERR unknown command 'EVALSHA', with args beginning with: 's3cret'" =>
+            'it knows no scripts; is it a sentinel?',
+        'ERR unknown command `EVALSHA`, with args beginning with: `s3cret`' =>
+            'it knows no scripts; is it a sentinel?',
+        'ERR max number of clients reached' => 'it has too many clients',
+        'ERR the clock is not between 2025 and 2039' =>
+            'its clock is not between 2025 and 2039',
+        'ERR s3cret' => 'ERR',
+        'ERR' => 'ERR',
+        'NOAUTH Authentication required.' => 'NOAUTH',
+    );
+
+    foreach my $error (sort keys %errors) {
+        my $fake = IapGuard::FakeRedis->new(port => 0)->start;
+        $fake->behave('*', raw => "-$error\r\n");
+
+        my $nginx = site($redis, "redis://127.0.0.1:$fake->{port} timeout=5s",
+            server => '
+            location /t { iap_guard g; iap_guard_user $arg_u; iap_guard_device
+                          $arg_u capacity=2 rate=1r/h; empty_gif; }');
+
+        statuses($nginx, '/t?u=a', 6);
+        is scalar(my @said = $nginx->log_lines(
+                      qr/\[error\].* is down: \Q$errors{$error}\E; /)), 1,
+            $error or diag $nginx->log_lines(qr/down/);
+        is join('', $nginx->log_lines(qr/s3cret/)), '', '... and no more';
+
+        ends_well($nginx);
+        $fake->stop;
+    }
+};
+
+
+subtest 'a right that is missing' => sub {
+    my $own = redis();
+    $own->cli('ACL', 'SETUSER', 'guard', 'on', '>word', '~*', '+@all',
+              '-incrby', '-zadd', '-set');
+
+    my $nginx = site($own, 'redis://guard:word@' . $own->node . ' timeout=5s',
+        server => '
+        location /t { iap_guard g; iap_guard_user $arg_u capacity=2 rate=1r/h;
+                      empty_gif; }');
+
+    is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+    like join('', $nginx->log_lines(qr/can't count in/)),
+        qr/can't count in "iap:g:user:\.\.\.": NOPERM;/, 'the log says why';
+
+    ends_well($nginx);
 };
 
 

@@ -38,6 +38,15 @@ iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,
         && ban->entry.until > now)
     {
         *is_new = false;
+
+        /* it has been told before: what came of it since, a lift and a
+           shorter ban perhaps, is known here */
+
+        if (when != NULL && !ban->here && ban->changed > when->latest) {
+            *until = ban->entry.until;
+            return true;
+        }
+
         by_hand = by_hand || ban->by_hand;
         here = here || ban->here;
         made = ban->changed > made ? ban->changed : made;

@@ -58,6 +58,9 @@ typedef struct {
  * never shortened: *until becomes the later of the two; and it is one by hand
  * if either of them is.  when: NULL if it is made here.  Returns false if the
  * table has no room; *is_new tells whether the subject was not banned before.
+ *
+ * What is told comes in the order in which it was made.  So what is older than
+ * a ban in force that was told has been told before, and changes nothing.
  */
 
 bool iap_ban_put(const iap_table_t *bans, const iap_ban_subject_t *subject,

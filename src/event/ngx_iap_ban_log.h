@@ -5,9 +5,9 @@
  * The log is a stream, "PREFIX:{bans}:log", of bans and of their ends, cut
  * to the latest 65536 (lua/ban.lua), and gone when its last ban is over.  A
  * machine reads it twice a second, by whichever worker's timer comes first,
- * and puts what was written into its zone.  A fresh zone reads all of it.
- * What is malformed, of a guard or layer that this configuration does not
- * have, or over, is passed over.
+ * and puts what was written into its zone.  A fresh zone reads all of it, and
+ * so does one that gets a guard or a layer by a reload: until then it has
+ * passed over what is theirs, as it does with what is malformed, or over.
  *
  * A machine reads its own changes as well: whatever crossed on the way, who
  * has read all of the log has the same bans as everybody else.  What is read
@@ -16,8 +16,10 @@
  * ban that was lifted does not come back from what is older.  That is told by
  * how long ago an entry was written, and where a tenth of a second does not
  * tell it, the log's order prevails as soon as both have been read.  So
- * reading all of it once more, after a flush or a failover, does no harm: not
- * even if the lift was lost, as far as the zone remembers it (iap_ban.h).
+ * reading all of it once more, after a reload, a flush or a failover, does no
+ * harm: not even if the lift was lost, as far as the zone remembers it
+ * (iap_ban.h).  Nor do denials of the deny cache lapse by lifts that have been
+ * read before.
  *
  * What can't be written now waits in the worker, NGX_IAP_BAN_LOG_WAITING
  * changes at most, the oldest lost first, and is written when the store is

@@ -39,6 +39,8 @@ struct ngx_iap_ban_log_s {
     ngx_iap_call_t         read;
     uint64_t               read_ms;     /* where it reads from */
     uint64_t               read_seq;
+    iap_ticks_t            told;        /* what was written until then has
+                                           been read before */
     iap_ticks_t            asked;       /* when it was last sent */
 
     unsigned               writes:1;    /* the call is under way */

@@ -20,6 +20,10 @@
    of the event loop, may be wrong */
 #define NGX_IAP_BAN_LOG_SLACK   (100 * IAP_TICKS_PER_MS)
 
+/* for which two servers may both have been written to while a replica took
+   over, of which this machine has read one */
+#define NGX_IAP_BAN_LOG_APART   (60 * IAP_TICKS_PER_SEC)
+
 
 /* how an entry is made of words; texts are the reply's */
 
@@ -36,6 +40,7 @@ typedef struct {
 
 static ngx_int_t ngx_iap_ban_log_head(redisReply *reply, uint64_t *ms,
     uint64_t *seq, ngx_uint_t *more);
+static void ngx_iap_ban_log_ended(ngx_iap_ban_log_t *ban_log);
 static ngx_int_t ngx_iap_ban_log_number(u_char **p, u_char *last,
     uint64_t *number);
 static ngx_uint_t ngx_iap_ban_log_claim(ngx_iap_ban_log_t *ban_log,
@@ -59,6 +64,7 @@ ngx_iap_ban_log_read(ngx_iap_ban_log_t *ban_log)
 
     ban_log->read_ms = store->read_ms;
     ban_log->read_seq = store->read_seq;
+    ban_log->told = ban_log->zone->head->bans_told;
 
     ngx_shmtx_unlock(&ban_log->zone->shpool->mutex);
 
@@ -135,7 +141,7 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
     }
 
     if (!more) {
-        ban_log->zone->head->store.known_at = ngx_iap_ban_log_now();
+        ngx_iap_ban_log_ended(ban_log);
     }
 
     if (more && !ngx_exiting) {
@@ -144,6 +150,24 @@ ngx_iap_ban_log_read_done(ngx_iap_call_t *call, redisReply *reply)
     }
 
     return NGX_OK;
+}
+
+
+/* the log's end was reached: what was there when it was asked for is known */
+
+static void
+ngx_iap_ban_log_ended(ngx_iap_ban_log_t *ban_log)
+{
+    ngx_iap_zone_head_t  *head;
+
+    head = ban_log->zone->head;
+    head->store.known_at = ngx_iap_ban_log_now();
+
+    ngx_shmtx_lock(&ban_log->zone->shpool->mutex);
+
+    head->bans_told = ngx_max(head->bans_told, ban_log->asked);
+
+    ngx_shmtx_unlock(&ban_log->zone->shpool->mutex);
 }
 
 
@@ -321,6 +345,8 @@ ngx_iap_ban_log_apply(ngx_iap_ban_log_t *ban_log, ngx_iap_ban_entry_t *entry)
     filter.any_key = (view.len == 0);
     filter.key = view;
     filter.when = &entry->when;
+    filter.again = entry->when.latest + NGX_IAP_BAN_LOG_APART
+                   <= ban_log->told;
 
     (void) iap_addr_parse_prefix(view, &filter.addr, &filter.bits);
 

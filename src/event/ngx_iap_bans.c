@@ -59,7 +59,7 @@ static ngx_uint_t ngx_iap_ban_get(ngx_iap_zone_t *zone, iap_hash_t hash,
 static ngx_int_t ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban,
     void *data);
 static ngx_uint_t ngx_iap_ban_end(ngx_iap_ban_search_t *search,
-    iap_hash_t hash);
+    ngx_iap_ban_info_t *info);
 static void ngx_iap_bans_pardon(ngx_iap_zone_t *zone,
     ngx_iap_ban_filter_t *filter);
 static ngx_uint_t ngx_iap_ban_show(ngx_iap_zone_t *zone, iap_ban_t *ban,
@@ -500,7 +500,10 @@ ngx_iap_bans_lift(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
     search.data = data;
     search.lifts = 1;
 
-    ngx_iap_bans_pardon(zone, filter);
+    if (!filter->again) {
+        ngx_iap_bans_pardon(zone, filter);
+    }
+
     ngx_iap_bans_search(&search);
 }
 
@@ -632,7 +635,7 @@ ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban, void *data)
         return NGX_OK;
     }
 
-    if (search->lifts && !ngx_iap_ban_end(search, ban->hash)) {
+    if (search->lifts && !ngx_iap_ban_end(search, ban)) {
         return NGX_OK;
     }
 
@@ -647,14 +650,23 @@ ngx_iap_bans_search_visit(ngx_iap_ban_info_t *ban, void *data)
 /* 0: it has ended by itself, or stays */
 
 static ngx_uint_t
-ngx_iap_ban_end(ngx_iap_ban_search_t *search, iap_hash_t hash)
+ngx_iap_ban_end(ngx_iap_ban_search_t *search, ngx_iap_ban_info_t *info)
 {
-    bool  ended;
+    bool             ended;
+    ngx_iap_slot_t  *slot;
+
+    slot = search->filter->again ? ngx_iap_slot_find(search->zone,
+                                                     &info->guard)
+                                 : NULL;
 
     ngx_shmtx_lock(&search->zone->shpool->mutex);
 
-    ended = iap_ban_lift(&search->zone->bans, hash, search->filter->when,
-                         ngx_iap_now());
+    ended = iap_ban_lift(&search->zone->bans, info->hash,
+                         search->filter->when, ngx_iap_now());
+
+    if (ended && slot != NULL) {
+        (void) ngx_atomic_fetch_add(&slot->pardons, 1);
+    }
 
     ngx_shmtx_unlock(&search->zone->shpool->mutex);
 

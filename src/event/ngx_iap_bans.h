@@ -46,6 +46,7 @@ typedef struct {
     unsigned     bits;
     ngx_uint_t   keeps;         /* bans by hand stay as they are */
     const iap_ban_when_t  *when;    /* NULL: they are lifted here, and now */
+    ngx_uint_t   again;         /* this lift was told before */
 } ngx_iap_ban_filter_t;
 
 
@@ -123,7 +124,8 @@ void ngx_iap_bans_find(ngx_iap_zone_t *zone, ngx_iap_ban_filter_t *filter,
 /*
  * Ends the bans that match, and calls visit, unless it is NULL, with a copy
  * of each.  Before that it raises the pardons of each guard that it is about,
- * whether or not there is a ban.
+ * whether or not there is a ban.  A lift that is told again has done so: it
+ * raises those of guards of which it ends a ban after all, as it ends it.
  *
  * What the segments of such bans have counted must be forgotten before, so
  * that all that is refused because of it has looked at the pardons before.

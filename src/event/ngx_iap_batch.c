@@ -471,6 +471,7 @@ ngx_iap_batch_letter(ngx_iap_subject_t *part, ngx_uint_t i, char letter,
 
     case 'R':
         check->outcome = IAP_OUTCOME_REFUSED;
+        check->wait = 0;    /* told of one only */
         break;
 
     case '-':

@@ -17,6 +17,8 @@ static void ngx_iap_call_ask_done(ngx_iap_op_t *op,
 static void ngx_iap_call_behind_done(ngx_iap_op_t *op,
     ngx_iap_op_result_e result, redisReply *reply);
 static void ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply);
+static void ngx_iap_call_blame(ngx_iap_call_t *call, redisReply *reply,
+    size_t token);
 static ngx_int_t ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply,
     size_t token, ngx_uint_t asking);
 static void ngx_iap_call_astray(ngx_iap_call_t *call);
@@ -37,6 +39,21 @@ static ngx_uint_t ngx_iap_call_token_is(const char *token, size_t len,
 static const char  *ngx_iap_call_sick_tokens[] = {
     "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "OOM", "BUSY",
     "MISCONF", "NOAUTH", "NOREPLICAS", NULL
+};
+
+/* what an "ERR" is about, by how it begins: what follows may quote anything */
+
+typedef struct {
+    const char  *text;
+    const char  *why;
+} ngx_iap_call_reason_t;
+
+static const ngx_iap_call_reason_t  ngx_iap_call_reasons[] = {
+    { "ERR unknown command", "it knows no scripts; is it a sentinel?" },
+    { "ERR max number of clients", "it has too many clients" },
+    { "ERR the clock is not between",
+      "its clock is not between 2025 and 2039" },
+    { NULL, NULL }
 };
 
 static const uint64_t  ngx_iap_call_bounds[] = NGX_IAP_SECONDS_BOUNDS;
@@ -301,12 +318,38 @@ ngx_iap_call_error(ngx_iap_call_t *call, redisReply *reply)
     }
 
     if (rc == NGX_DECLINED) {
-        ngx_iap_call_sick(call->redis, call->peer, reply->str, len);
+        ngx_iap_call_blame(call, reply, len);
         ngx_iap_call_end(call, NULL, NGX_IAP_RESULT_ERROR);
 
     } else if (rc == NGX_ABORT) {
         ngx_iap_call_astray(call);
     }
+}
+
+
+/* token: the length of the error's first word */
+
+static void
+ngx_iap_call_blame(ngx_iap_call_t *call, redisReply *reply, size_t token)
+{
+    size_t                        len;
+    const char                   *why;
+    const ngx_iap_call_reason_t  *reason;
+
+    why = reply->str;
+
+    for (reason = ngx_iap_call_reasons; reason->text != NULL; reason++) {
+        len = ngx_strlen(reason->text);
+
+        if (reply->len >= len && ngx_memcmp(reply->str, reason->text, len) == 0)
+        {
+            why = reason->why;
+            token = ngx_strlen(why);
+            break;
+        }
+    }
+
+    ngx_iap_call_sick(call->redis, call->peer, why, token);
 }
 
 
@@ -344,7 +387,11 @@ ngx_iap_call_moved(ngx_iap_call_t *call, redisReply *reply, size_t token,
                                       &addr, asking);
 
     if (other == NULL) {
-        return NGX_DECLINED;
+
+        /* nodes of a cluster may not know each other's names: "?:6379" */
+
+        return call->redis->conf->mode == NGX_IAP_REDIS_CLUSTER
+               ? NGX_ABORT : NGX_DECLINED;
     }
 
     if (other->down || call->hops >= NGX_IAP_CALL_HOPS || call->only != NULL)

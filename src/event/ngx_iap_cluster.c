@@ -8,7 +8,9 @@
  *
  * Nodes are asked over the link that decisions use.  Those of the
  * configuration have a link of their own, which is closed after use: once the
- * map is known, they are needed only if all nodes in it have failed.
+ * map is known, they are needed only if all nodes in it have failed.  One that
+ * did not answer in time is kept for the next search, if there is one: it may
+ * take longer than that to open.
  */
 
 #include "ngx_iap_search.h"
@@ -69,6 +71,7 @@ static ngx_uint_t ngx_iap_cluster_is_last_resort(ngx_iap_cluster_t *cluster,
 static ngx_iap_peer_t *ngx_iap_cluster_peer_of(ngx_iap_cluster_t *cluster,
     ngx_iap_node_t *seed);
 static void ngx_iap_cluster_leave(ngx_iap_cluster_t *cluster);
+static void ngx_iap_cluster_rest(ngx_iap_cluster_t *cluster);
 static ngx_int_t ngx_iap_cluster_answer(ngx_iap_search_t *search,
     redisReply *reply);
 static ngx_iap_node_t *ngx_iap_cluster_self(ngx_iap_cluster_t *cluster);
@@ -76,8 +79,6 @@ static ngx_uint_t ngx_iap_cluster_seed_index(ngx_iap_cluster_t *cluster);
 static ngx_int_t ngx_iap_cluster_make(ngx_iap_cluster_t *cluster,
     redisReply *reply, ngx_iap_node_t *self);
 static void ngx_iap_cluster_replace(ngx_iap_cluster_t *cluster);
-static uint16_t ngx_iap_cluster_number(ngx_iap_peer_t **nodes,
-    iap_slotmap_t *map, ngx_iap_peer_t *peer);
 static void ngx_iap_cluster_sweep_handler(ngx_event_t *ev);
 static ngx_uint_t ngx_iap_cluster_is_used(ngx_iap_cluster_t *cluster,
     ngx_iap_peer_t *peer);
@@ -306,6 +307,10 @@ ngx_iap_cluster_next(ngx_iap_search_t *search)
 
     if (link == NULL) {
         cluster->doubted = NULL;
+
+        if (!ngx_iap_cluster_uneasy(search)) {
+            ngx_iap_cluster_rest(cluster);
+        }
     }
 
     return link;
@@ -380,6 +385,7 @@ ngx_iap_cluster_next_seed(ngx_iap_cluster_t *cluster)
 
         if (cluster->seeds[i]) {
             cluster->seed = cluster->seeds[i];
+            ngx_iap_link_retry(cluster->seed);
             return cluster->seed;
         }
     }
@@ -424,19 +430,39 @@ ngx_iap_cluster_peer_of(ngx_iap_cluster_t *cluster, ngx_iap_node_t *seed)
 }
 
 
-/* nobody is being asked any more */
+/* Nobody is being asked any more.  Behind an address that has answered, there
+   may be another server the next time. */
 
 static void
 ngx_iap_cluster_leave(ngx_iap_cluster_t *cluster)
 {
     if (cluster->seed) {
-        ngx_iap_link_close(cluster->seed);
+
+        if (!cluster->search.late) {
+            ngx_iap_link_close(cluster->seed);
+        }
+
         cluster->seed = NULL;
     }
 
     if (cluster->peer) {
         cluster->peer = NULL;
         ngx_post_event(&cluster->sweep, &ngx_posted_events);
+    }
+}
+
+
+/* what is left of searches that were not answered in time */
+
+static void
+ngx_iap_cluster_rest(ngx_iap_cluster_t *cluster)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < cluster->nseeds; i++) {
+        if (cluster->seeds[i]) {
+            ngx_iap_link_rest(cluster->seeds[i]);
+        }
     }
 }
 
@@ -569,50 +595,18 @@ ngx_iap_cluster_replace(ngx_iap_cluster_t *cluster)
 
     if (cluster->seed) {
         cluster->best = ngx_iap_cluster_seed_index(cluster);
+        cluster->seed = NULL;
     }
 
     cluster->known = 1;
     cluster->doubted = NULL;
 
     ngx_iap_cluster_leave(cluster);
+    ngx_iap_cluster_rest(cluster);
 
     /* later, because this may be called by the link of one that has to go */
 
     ngx_post_event(&cluster->sweep, &ngx_posted_events);
-}
-
-
-/* The number of a peer: a new one if it has none.  Numbers of nodes without
-   a slot are given away again.  0: there are too many nodes. */
-
-static uint16_t
-ngx_iap_cluster_number(ngx_iap_peer_t **nodes, iap_slotmap_t *map,
-    ngx_iap_peer_t *peer)
-{
-    uint16_t  i, unused;
-
-    unused = 0;
-
-    for (i = 1; i <= IAP_SLOTMAP_NODES && nodes[i]; i++) {
-
-        if (nodes[i] == peer) {
-            return i;
-        }
-
-        if (unused == 0 && map->slots[i] == 0) {
-            unused = i;
-        }
-    }
-
-    if (unused == 0 && i <= IAP_SLOTMAP_NODES) {
-        unused = i;
-    }
-
-    if (unused) {
-        nodes[unused] = peer;
-    }
-
-    return unused;
 }
 
 

@@ -1,5 +1,5 @@
 /*
- * What CLUSTER SLOTS answers.
+ * What CLUSTER SLOTS answers, and the numbers of nodes in a map of it.
  */
 
 #include "ngx_iap_cluster_map.h"
@@ -126,4 +126,35 @@ ngx_iap_cluster_master(redisReply *reply, ngx_iap_cluster_range_t *range)
 
     return iap_endpoint_set(&range->master, host, (uint64_t) p->integer)
            ? NGX_OK : NGX_ERROR;
+}
+
+
+uint16_t
+ngx_iap_cluster_number(ngx_iap_peer_t **nodes, iap_slotmap_t *map,
+    ngx_iap_peer_t *peer)
+{
+    uint16_t  i, unused;
+
+    unused = 0;
+
+    for (i = 1; i <= IAP_SLOTMAP_NODES && nodes[i]; i++) {
+
+        if (nodes[i] == peer) {
+            return i;
+        }
+
+        if (unused == 0 && map->slots[i] == 0) {
+            unused = i;
+        }
+    }
+
+    if (unused == 0 && i <= IAP_SLOTMAP_NODES) {
+        unused = i;
+    }
+
+    if (unused) {
+        nodes[unused] = peer;
+    }
+
+    return unused;
 }

@@ -4,7 +4,8 @@
  *
  *     [ [ first, last, [ host, port, ... ], ... ], ... ]
  *
- * A host that is nil or empty is that of the node which was asked.
+ * A host that is nil or empty is that of the node which was asked.  And the
+ * numbers that its masters have in a map of slots.
  */
 
 #ifndef NGX_IAP_CLUSTER_MAP_H
@@ -12,8 +13,8 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
-#include <hiredis/hiredis.h>
 
+#include "ngx_iap_redis_private.h"
 #include "iap_endpoint.h"
 #include "iap_slotmap.h"
 
@@ -40,6 +41,15 @@ ngx_int_t ngx_iap_cluster_check(redisReply *reply, ngx_uint_t self,
 
 ngx_int_t ngx_iap_cluster_range(redisReply *reply,
     ngx_iap_cluster_range_t *range);
+
+/*
+ * The number of a peer, from 1, in nodes (of IAP_SLOTMAP_NODES + 1, up to a
+ * NULL): a new one if it has none.  Numbers of nodes without a slot are given
+ * away again.  0: there are too many nodes.
+ */
+
+uint16_t ngx_iap_cluster_number(ngx_iap_peer_t **nodes, iap_slotmap_t *map,
+    ngx_iap_peer_t *peer);
 
 
 #endif /* NGX_IAP_CLUSTER_MAP_H */

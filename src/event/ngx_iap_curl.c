@@ -382,6 +382,10 @@ ngx_iap_curl_after(ngx_iap_curl_t *curl, CURLMcode rc)
         call = NULL;
         (void) curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &call);
 
+        if (ngx_iap_curl_call_again(call, &code) == NGX_OK) {
+            continue;
+        }
+
         ngx_iap_curl_call_done(call, code);
         ngx_iap_curl_ended(curl, call->transfer);
     }

@@ -11,10 +11,13 @@
  * never from inside ngx_iap_curl_send(), and never from inside one of curl's
  * callbacks: it may send and cancel.
  *
- * A connection that the server closed while it was idle is no failure: libcurl
- * sends the transfer once more, on a fresh one.  Redirects are not followed:
- * they would carry a receipt elsewhere.  TLS is verified, by the system's
- * certificates or `tls_ca`.
+ * A connection that the server closed while it was idle is no failure, as long
+ * as nothing of an answer came: the transfer is sent once more, on a fresh one
+ * at the latest after a few that were kept, all within its `timeout`.  What a
+ * fresh one does is the server's answer.
+ *
+ * Redirects are not followed: they would carry a receipt elsewhere.  TLS is
+ * verified, by the system's certificates or `tls_ca`.
  */
 
 #ifndef NGX_IAP_CURL_H

@@ -1,5 +1,5 @@
 /*
- * What libcurl is told of a transfer, and what it tells of its end.
+ * What libcurl is told of a transfer, and what it tells of the answer.
  */
 
 #include "ngx_iap_curl_private.h"
@@ -9,9 +9,6 @@
 
 /* the first room of an answer's body */
 #define NGX_IAP_CURL_ROOM       4096
-
-/* CURLE_TOO_LARGE of libcurl 8.6, said of a header */
-#define NGX_IAP_CURL_TOO_LARGE  100
 
 
 static ngx_int_t ngx_iap_curl_call_options(ngx_iap_curl_call_t *call);
@@ -31,9 +28,6 @@ static void ngx_iap_curl_field(ngx_iap_transfer_t *transfer, u_char *line,
     size_t len);
 static size_t ngx_iap_curl_body(char *bytes, size_t size, size_t n,
     void *data);
-static iap_transport_e ngx_iap_curl_transport(ngx_iap_curl_call_t *call,
-    CURLcode code);
-static iap_transport_e ngx_iap_curl_no_connection(ngx_iap_curl_call_t *call);
 
 
 const char *
@@ -548,6 +542,8 @@ ngx_iap_curl_head(char *line, size_t size, size_t n, void *data)
     u_char              *p, *last;
     ngx_iap_transfer_t  *transfer;
 
+    call->answered = 1;
+
     if (call->headed) {
         return size * n;
     }
@@ -675,103 +671,4 @@ ngx_iap_curl_body(char *bytes, size_t size, size_t n, void *data)
     transfer->answer.len += len;
 
     return len;
-}
-
-
-void
-ngx_iap_curl_call_done(ngx_iap_curl_call_t *call, CURLcode code)
-{
-    ngx_iap_transfer_t  *transfer;
-
-    transfer = call->transfer;
-
-    transfer->transport = ngx_iap_curl_transport(call, code);
-    transfer->status = call->headed ? call->status : 0;
-    transfer->took = ngx_current_msec - call->begun;
-
-    if (transfer->error[0] == '\0' && transfer->transport != IAP_TRANSPORT_OK)
-    {
-        (void) ngx_cpystrn((u_char *) transfer->error,
-                           (u_char *) (code == CURLE_OK
-                                       ? "closed without an answer"
-                                       : curl_easy_strerror(code)),
-                           sizeof(transfer->error));
-    }
-
-    if (call->name != NULL
-        && (transfer->transport == IAP_TRANSPORT_CONNECT
-            || transfer->transport == IAP_TRANSPORT_LOCAL
-            || transfer->transport == IAP_TRANSPORT_TIMEOUT))
-    {
-        ngx_iap_curl_name_doubt(call->name);
-    }
-}
-
-
-static iap_transport_e
-ngx_iap_curl_transport(ngx_iap_curl_call_t *call, CURLcode code)
-{
-    if ((int) code == NGX_IAP_CURL_TOO_LARGE) {
-        return IAP_TRANSPORT_RESET;
-    }
-
-    switch (code) {
-
-    case CURLE_OK:
-        return call->headed ? IAP_TRANSPORT_OK : IAP_TRANSPORT_RESET;
-
-    case CURLE_COULDNT_CONNECT:
-        return ngx_iap_curl_no_connection(call);
-
-    case CURLE_SSL_CONNECT_ERROR:
-        return IAP_TRANSPORT_CONNECT;
-
-    case CURLE_OPERATION_TIMEDOUT:
-        return call->headed ? IAP_TRANSPORT_CUT : IAP_TRANSPORT_TIMEOUT;
-
-    case CURLE_WRITE_ERROR:
-        return call->too_long ? IAP_TRANSPORT_CUT : IAP_TRANSPORT_LOCAL;
-
-    case CURLE_GOT_NOTHING:
-    case CURLE_SEND_ERROR:
-    case CURLE_RECV_ERROR:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL:        /* what is no HTTP/1 */
-    case CURLE_BAD_CONTENT_ENCODING:
-    case CURLE_HTTP_RETURNED_ERROR:
-        return call->headed ? IAP_TRANSPORT_CUT : IAP_TRANSPORT_RESET;
-
-    default:
-
-        /* a certificate that is not accepted, no memory, and whatever else
-           the other side has no part in */
-
-        return IAP_TRANSPORT_LOCAL;
-    }
-}
-
-
-static iap_transport_e
-ngx_iap_curl_no_connection(ngx_iap_curl_call_t *call)
-{
-    long  err;
-
-    err = 0;
-    (void) curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &err);
-
-    switch (err) {
-
-    case NGX_ENETUNREACH:
-    case NGX_EHOSTUNREACH:
-    case NGX_EACCES:
-    case NGX_EPERM:
-    case EADDRNOTAVAIL:
-    case NGX_EMFILE:
-    case NGX_ENFILE:
-        return IAP_TRANSPORT_LOCAL;
-
-    default:
-        return IAP_TRANSPORT_CONNECT;
-    }
 }

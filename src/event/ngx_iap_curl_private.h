@@ -1,8 +1,8 @@
 /*
  * What the parts of the calls through libcurl share: ngx_iap_curl.c leads a
  * transfer from its beginning to its end, _call.c speaks of it to libcurl,
- * _events.c has nginx watch libcurl's sockets and timer, _names.c looks names
- * up.
+ * _end.c judges how libcurl ended it, _events.c has nginx watch libcurl's
+ * sockets and timer, _names.c looks names up.
  *
  *     send --> FRESH --> NAME --> READY --> RUNNING --> ENDED --> done
  *                |                 ^ |                    ^
@@ -89,6 +89,7 @@ typedef struct {
     ngx_iap_curl_name_t    *name;           /* NULL: an address */
     ngx_msec_t              begun;
     ngx_uint_t              status;         /* of the header that comes */
+    unsigned                answered:1;     /* some of the answer has come */
     unsigned                headed:1;       /* a whole header has come */
     unsigned                starved:1;      /* its socket can't be watched */
     unsigned                too_long:1;
@@ -149,9 +150,6 @@ void ngx_iap_curl_after(ngx_iap_curl_t *curl, CURLMcode rc);
 ngx_int_t ngx_iap_curl_call(ngx_iap_curl_t *curl,
     ngx_iap_transfer_t *transfer, ngx_iap_curl_name_t *name);
 
-/* libcurl has ended it: what became of it */
-void ngx_iap_curl_call_done(ngx_iap_curl_call_t *call, CURLcode code);
-
 /* takes it away from libcurl */
 void ngx_iap_curl_call_free(ngx_iap_curl_call_t *call);
 
@@ -162,6 +160,15 @@ void ngx_iap_curl_authorities(ngx_iap_curl_t *curl);
    NGX_IAP_CURL_URL_MAX bytes. */
 ngx_int_t ngx_iap_curl_host(ngx_str_t *url, u_char *host, size_t *len,
     ngx_uint_t *port);
+
+
+/* _end, when libcurl has ended it.  NGX_OK: it died on a connection that was
+   kept, and is under way once more, on a fresh one; NGX_DECLINED: it has ended,
+   with *code. */
+ngx_int_t ngx_iap_curl_call_again(ngx_iap_curl_call_t *call, CURLcode *code);
+
+/* what became of it */
+void ngx_iap_curl_call_done(ngx_iap_curl_call_t *call, CURLcode code);
 
 
 /* _events */

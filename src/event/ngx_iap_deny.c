@@ -2,7 +2,7 @@
  * The deny cache: a table of moments until which keys are refused.
  */
 
-#include "ngx_iap_deny.h"
+#include "ngx_iap_deny_private.h"
 
 
 /* users that are entered before others may have the lock */
@@ -51,20 +51,11 @@ static ngx_int_t ngx_iap_deny_one_locked(ngx_iap_zone_t *zone,
 static iap_hash_t ngx_iap_deny_wait(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_check_t *check, uint64_t pardons);
 static iap_hash_t ngx_iap_deny_subject(const iap_check_t *check);
-static ngx_atomic_t *ngx_iap_deny_given(ngx_iap_zone_t *zone,
-    iap_hash_t key);
-static iap_ticks_t ngx_iap_deny_find_locked(iap_table_t *table,
-    iap_hash_t key);
-static ngx_int_t ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key,
-    iap_ticks_t now, iap_ticks_t until);
 static ngx_int_t ngx_iap_deny_users(ngx_iap_zone_t *zone, iap_hash_t *hashes,
     ngx_uint_t n, iap_ticks_t now, iap_ticks_t until);
-static iap_table_t *ngx_iap_deny_table(ngx_iap_zone_t *zone,
-    const iap_check_t *check);
 static iap_hash_t ngx_iap_deny_hash(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_check_t *check, ngx_uint_t what,
     iap_hash_t key, uint64_t pardons);
-static iap_ticks_t ngx_iap_deny_longest(const iap_check_t *check);
 
 
 void
@@ -146,21 +137,33 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     checks[denied].outcome = IAP_OUTCOME_REFUSED;
     checks[denied].wait = until - now;
 
+    ngx_iap_deny_observed(zone, slot, checks, (ngx_uint_t) denied);
+
     return denied;
 }
 
 
-/* waits for memory before the lock is taken */
+iap_hash_t
+ngx_iap_deny_own(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    const iap_check_t *check, uint64_t pardons)
+{
+    iap_hash_t  key;
+
+    key = ngx_iap_deny_hash(zone, slot, check, check->kind,
+                            ngx_iap_deny_subject(check), pardons);
+
+    iap_table_prefetch(ngx_iap_deny_table(zone, check), key);
+
+    return key;
+}
+
 
 static void
 ngx_iap_deny_keys(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *check, uint64_t pardons, ngx_uint_t segments,
     ngx_iap_deny_keys_t *keys)
 {
-    keys->key = ngx_iap_deny_hash(zone, slot, check, check->kind,
-                                  ngx_iap_deny_subject(check), pardons);
-
-    iap_table_prefetch(ngx_iap_deny_table(zone, check), keys->key);
+    keys->key = ngx_iap_deny_own(zone, slot, check, pardons);
 
     if (check->kind != IAP_CHECK_DISTINCT || !segments) {
         return;
@@ -218,7 +221,7 @@ ngx_iap_deny_until_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 }
 
 
-static iap_ticks_t
+iap_ticks_t
 ngx_iap_deny_find_locked(iap_table_t *table, iap_hash_t key)
 {
     iap_entry_t  *entry;
@@ -241,7 +244,12 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
 
     wait = ngx_min(check->wait, ngx_iap_deny_longest(check));
 
-    if (check->dry_run || wait < IAP_TICKS_PER_MS) {
+    if (check->dry_run) {
+        ngx_iap_deny_observe(zone, slot, check, since);
+        return;
+    }
+
+    if (wait < IAP_TICKS_PER_MS) {
         return;
     }
 
@@ -362,18 +370,14 @@ ngx_iap_undeny(ngx_iap_zone_t *zone, const ngx_iap_denial_t *denial)
 }
 
 
-/* the count of all that was given back, when it last was with this key, or with
-   another one that shares its place: then it is not remembered, and asked for
-   once more */
-
-static ngx_atomic_t *
+ngx_atomic_t *
 ngx_iap_deny_given(ngx_iap_zone_t *zone, iap_hash_t key)
 {
     return &zone->head->given_at[key.lo % NGX_IAP_GIVEN_PLACES];
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_iap_deny_enter_locked(iap_table_t *table, iap_hash_t key, iap_ticks_t now,
     iap_ticks_t until)
 {
@@ -502,7 +506,7 @@ ngx_iap_deny_users(ngx_iap_zone_t *zone, iap_hash_t *hashes, ngx_uint_t n,
 }
 
 
-static iap_table_t *
+iap_table_t *
 ngx_iap_deny_table(ngx_iap_zone_t *zone, const iap_check_t *check)
 {
     return check->kind == IAP_CHECK_DISTINCT ? &zone->denied_users
@@ -584,9 +588,7 @@ ngx_iap_deny_hash(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 }
 
 
-/* no limit refuses for longer, whatever a store has said */
-
-static iap_ticks_t
+iap_ticks_t
 ngx_iap_deny_longest(const iap_check_t *check)
 {
     switch (check->kind) {

@@ -11,8 +11,11 @@
  * What is remembered depends on the limit that refused, on the store that it
  * was counted in and on the slot's `pardons`, so that with another limit,
  * another store, or one more pardon, it lapses; and on the layer (by the
- * secret that its keys are hashed with).  Never for a
- * layer in dry run, and nothing shorter than a millisecond.
+ * secret that its keys are hashed with).  Nothing shorter than a millisecond.
+ *
+ * A layer in dry run never refuses by it.  What it would have refused is
+ * remembered all the same, for counting: where another layer refuses without
+ * asking, nobody else could tell what those before it would have done.
  *
  * A bucket or a window may also be given back what it refused for.  Whoever
  * does that on this machine ends the denial, and what the store had told
@@ -61,17 +64,29 @@ ngx_uint_t ngx_iap_denies(ngx_iap_zone_t *zone);
 
 /*
  * The first check whose key is denied: it becomes IAP_OUTCOME_REFUSED with
- * the wait that is left, all others IAP_OUTCOME_NONE.  -1: none is, and no
- * outcome is changed.  longest: as these checks are denied with.
+ * the wait that is left, all others IAP_OUTCOME_NONE, but for those before it
+ * that are observed (see _observed).  -1: none is, and no outcome is changed.
+ * longest: as these checks are denied with.
  */
 
 ngx_int_t ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     iap_check_t *checks, ngx_uint_t n, iap_ticks_t longest);
 
+/* those of the checks in dry run that are remembered become
+   IAP_OUTCOME_REFUSED, the others are left as they are */
+
+void ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_check_t *checks, ngx_uint_t n);
+
 /*
  * Remembers what the store has refused, for check->wait; if there is no room,
  * counts it in slot->full, and the store goes on being asked.  longest: for
  * how long it is believed, IAP_TICKS_MAX or NGX_IAP_DENY_DOUBT.
+ *
+ * Of a check in dry run, what it would have refused, in doubt or not; with
+ * check->wait 0 the store did not say for how long, and it is remembered for as
+ * long as it may be.  A window is not: no layer comes behind it that could
+ * refuse.
  */
 
 void ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,

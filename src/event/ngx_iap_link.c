@@ -6,11 +6,13 @@
 
 
 static ngx_uint_t ngx_iap_link_waits(ngx_iap_link_t *link);
+static void ngx_iap_link_behind(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_prepare(ngx_iap_link_t *link);
 static void ngx_iap_link_resolve(ngx_iap_link_t *link);
 static void ngx_iap_link_resolved(ngx_resolver_ctx_t *ctx);
 static ngx_int_t ngx_iap_link_take_addrs(ngx_iap_link_t *link,
     ngx_resolver_ctx_t *ctx);
+static void ngx_iap_link_begin(ngx_iap_link_t *link);
 static void ngx_iap_link_connect(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_connect_addr(ngx_iap_link_t *link);
 static void ngx_iap_link_connect_read_handler(ngx_event_t *rev);
@@ -43,7 +45,8 @@ ngx_iap_link_create(ngx_iap_link_conf_t *conf, ngx_iap_node_t *node,
     link->log.action = NULL;
 
     /* connect() that fails at once is logged by nginx itself, each time, and
-       for a unix socket as critical; here a failure is a line of ours */
+       for a unix socket as critical, and so is what it knows of TLS; here a
+       failure is a line of ours */
 
     link->quiet = link->log;
     link->quiet.log_level = ngx_min(log->log_level, NGX_LOG_ALERT);
@@ -83,12 +86,29 @@ ngx_iap_link_destroy(ngx_iap_link_t *link)
 void
 ngx_iap_link_close(ngx_iap_link_t *link)
 {
+    ngx_iap_link_behind(link);
+    ngx_iap_link_rest(link);
+}
+
+
+void
+ngx_iap_link_rest(ngx_iap_link_t *link)
+{
     if (link->state != NGX_IAP_LINK_IDLE) {
         ngx_log_error(NGX_LOG_INFO, &link->log, 0, "redis link is closed");
         ngx_iap_link_shut(link);
     }
 
     link->retry = ngx_current_msec;
+}
+
+
+void
+ngx_iap_link_retry(ngx_iap_link_t *link)
+{
+    if (link->state <= NGX_IAP_LINK_RESOLVE) {
+        ngx_iap_link_rest(link);
+    }
 }
 
 
@@ -120,11 +140,29 @@ ngx_iap_link_too_long(ngx_iap_link_t *link)
 }
 
 
+const char *
+ngx_iap_link_why(ngx_iap_link_t *link)
+{
+    return link->why[0] ? link->why : NULL;
+}
+
+
 static ngx_uint_t
 ngx_iap_link_waits(ngx_iap_link_t *link)
 {
     return link->state == NGX_IAP_LINK_IDLE && link->backoff
            && (ngx_msec_int_t) (link->retry - ngx_current_msec) > 0;
+}
+
+
+/* the address that is connected to is not the one to begin with */
+
+static void
+ngx_iap_link_behind(ngx_iap_link_t *link)
+{
+    if (link->peer.connection != NULL) {
+        link->addr++;
+    }
 }
 
 
@@ -146,7 +184,7 @@ ngx_iap_link_open(ngx_iap_link_t *link)
         link->addrs = link->node->addrs;
         link->naddrs = link->node->naddrs;
 
-        ngx_iap_link_connect(link);
+        ngx_iap_link_begin(link);
 
     } else if (link->node->sockaddr) {
         link->known.sockaddr = link->node->sockaddr;
@@ -154,7 +192,7 @@ ngx_iap_link_open(ngx_iap_link_t *link)
         link->addrs = &link->known;
         link->naddrs = 1;
 
-        ngx_iap_link_connect(link);
+        ngx_iap_link_begin(link);
 
     } else {
         ngx_iap_link_resolve(link);
@@ -178,7 +216,7 @@ ngx_iap_link_prepare(ngx_iap_link_t *link)
 
     ngx_memzero(&link->scan, sizeof(iap_resp_t));
     link->too_long = 0;
-    link->addr = 0;
+    link->why[0] = '\0';
     link->hello = 0;
     link->out = NULL;
 
@@ -256,7 +294,7 @@ ngx_iap_link_resolved(ngx_resolver_ctx_t *ctx)
         return;
     }
 
-    ngx_iap_link_connect(link);
+    ngx_iap_link_begin(link);
 }
 
 
@@ -291,6 +329,17 @@ ngx_iap_link_take_addrs(ngx_iap_link_t *link, ngx_resolver_ctx_t *ctx)
 }
 
 
+/* each address once, beginning behind the one that failed last */
+
+static void
+ngx_iap_link_begin(ngx_iap_link_t *link)
+{
+    link->left = link->naddrs;
+
+    ngx_iap_link_connect(link);
+}
+
+
 /* to the first of the addresses left that can be tried at all */
 
 static void
@@ -302,7 +351,7 @@ ngx_iap_link_connect(ngx_iap_link_t *link)
     link->state = NGX_IAP_LINK_CONNECT;
     err = 0;
 
-    for ( /* void */ ; link->addr < link->naddrs; link->addr++) {
+    for ( /* void */ ; link->left > 0; link->left--, link->addr++) {
 
         rc = ngx_iap_link_connect_addr(link);
 
@@ -332,7 +381,7 @@ ngx_iap_link_connect_addr(ngx_iap_link_t *link)
     ngx_connection_t       *c;
     ngx_peer_connection_t  *peer;
 
-    addr = &link->addrs[link->addr];
+    addr = &link->addrs[link->addr % link->naddrs];
     peer = &link->peer;
 
     ngx_memzero(peer, sizeof(ngx_peer_connection_t));
@@ -449,9 +498,10 @@ ngx_iap_link_connect_error(ngx_connection_t *c)
 void
 ngx_iap_link_next(ngx_iap_link_t *link, ngx_err_t err)
 {
+    ngx_iap_link_behind(link);
     ngx_iap_link_disconnect(link);
 
-    if (++link->addr < link->naddrs) {
+    if (--link->left > 0) {
         ngx_log_debug0(NGX_LOG_DEBUG_EVENT, &link->log, err,
                        "iap guard redis connect: next address");
         ngx_iap_link_connect(link);
@@ -513,6 +563,7 @@ ngx_iap_link_broken(ngx_iap_link_t *link)
                   + ngx_random() % (link->backoff / 2 + 1);
     link->was_ready = link->state == NGX_IAP_LINK_READY;
 
+    ngx_iap_link_behind(link);
     ngx_iap_link_shut(link);
 }
 

@@ -25,12 +25,17 @@
  * closed, and everything that waits on it fails; so is one that takes that
  * long, or the time-out if that is longer, to get from CONNECT to READY.
  *
+ * Of a node with several addresses each opening tries all of them, until one
+ * is connected, and begins behind the one that failed last, be it before or
+ * after it was connected: none hides the others for good.
+ *
  * A link that a server closes while nothing waits on it has not failed, and
  * there is no backoff.  The backoff grows until an operation is answered.
  *
  * Logged as information: each time that a link is up, fails or is closed.
- * What only an administrator can mend (AUTH, SELECT, the certificate) is an
- * error the first time, until the link is READY again.
+ * What only an administrator can mend (AUTH, SELECT, TLS with its certificates)
+ * is an error the first time, until an operation is answered: a server that
+ * refuses a client's certificate may say so only after the link is READY.
  *
  * A worker that quits doesn't wait for a link without operations: nginx has
  * it closed, and it closes itself after the last one.
@@ -151,10 +156,21 @@ void ngx_iap_link_cancel(ngx_iap_op_t *op);
 /*
  * Closes the connection (a demoted master, a node that left).  What waits
  * fails with NGX_IAP_OP_CLOSED, after this has returned; the link opens again
- * with the next operation, without a backoff.  May be called by done.
+ * with the next operation, without a backoff, and beginning with the next
+ * address, if there are several.  May be called by done.
  */
 
 void ngx_iap_link_close(ngx_iap_link_t *link);
+
+/* the same of one that is well, but not needed now: at the same address */
+
+void ngx_iap_link_rest(ngx_iap_link_t *link);
+
+/* The next operation is not declined for a backoff.  A connection that is
+   there or opens is left alone: it has a limit of its own; a name that has not
+   been resolved yet is asked for anew. */
+
+void ngx_iap_link_retry(ngx_iap_link_t *link);
 
 /* closes and frees; nothing that waits is told.  For exit_process. */
 
@@ -176,6 +192,11 @@ ngx_uint_t ngx_iap_link_resting(ngx_iap_link_t *link);
    has not been opened since */
 
 ngx_uint_t ngx_iap_link_too_long(ngx_iap_link_t *link);
+
+/* with what error the server met the latest connection, which was closed for
+   it: for the log; NULL: with none */
+
+const char *ngx_iap_link_why(ngx_iap_link_t *link);
 
 /* how often it was closed so far: what fails with NGX_IAP_OP_CLOSED at the
    same number has one cause */

@@ -9,10 +9,18 @@
 /* "AUTH", a user, a password */
 #define NGX_IAP_LINK_ARGS  3
 
+/* what a server says to whom it has no room for, whatever was asked */
+#define NGX_IAP_LINK_FULL  "ERR max number of clients"
+
 
 static ngx_int_t ngx_iap_link_hello(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_hello_add(ngx_iap_link_t *link, ngx_str_t *args,
     ngx_uint_t n);
+static ngx_uint_t ngx_iap_link_is_refusal(redisReply *reply,
+    ngx_uint_t select);
+static void ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply);
+static ngx_uint_t ngx_iap_link_hello_begins(redisReply *reply,
+    const char *words);
 static void ngx_iap_link_up(ngx_iap_link_t *link);
 
 
@@ -132,17 +140,11 @@ ngx_iap_link_hello_add(ngx_iap_link_t *link, ngx_str_t *args, ngx_uint_t n)
 }
 
 
-/*
- * Of an error only its code is told: what follows may quote the command,
- * password and all, where a server doesn't know it.
- */
-
 void
 ngx_iap_link_greeted(ngx_iap_link_t *link, redisReply *reply)
 {
-    char        *p, *last;
-    ngx_str_t    code;
-    ngx_uint_t   level;
+    ngx_uint_t   level, select;
+    const char  *command;
 
     if (reply->type == REDIS_REPLY_STATUS) {
         if (--link->hello == 0) {
@@ -152,25 +154,101 @@ ngx_iap_link_greeted(ngx_iap_link_t *link, redisReply *reply)
         return;
     }
 
-    ngx_str_set(&code, "unexpected reply");
+    select = link->conf->db && link->hello == 1;
+    command = select ? "SELECT" : "AUTH";
 
-    if (reply->type == REDIS_REPLY_ERROR) {
-        last = reply->str + ngx_min((size_t) reply->len, NGX_INT64_LEN);
+    ngx_iap_link_hello_why(link, reply);
 
-        for (p = reply->str; p < last && *p >= 'A' && *p <= 'Z'; p++) {
-            /* void */
-        }
+    if (ngx_iap_link_is_refusal(reply, select)) {
+        level = ngx_iap_link_level(link);
+        ngx_log_error(level, &link->log, 0,
+                      "redis link failed: %s refused, \"%s\"", command,
+                      link->why);
 
-        code.data = (u_char *) reply->str;
-        code.len = p - reply->str;
+    } else {
+        ngx_log_error(NGX_LOG_INFO, &link->log, 0,
+                      "redis link failed: in answer to %s: %s", command,
+                      link->why);
     }
 
-    level = ngx_iap_link_level(link);
-    ngx_log_error(level, &link->log, 0,
-                  "redis link failed: %s refused, \"%V\"",
-                  link->conf->db && link->hello == 1 ? "SELECT" : "AUTH",
-                  &code);
     ngx_iap_link_broken(link);
+}
+
+
+/* what only an administrator can mend; all else passes, as far as anybody
+   knows: a server that is full or busy greets nobody */
+
+static ngx_uint_t
+ngx_iap_link_is_refusal(redisReply *reply, ngx_uint_t select)
+{
+    const char **word;
+
+    static const char  *words[] = { "WRONGPASS ", "NOAUTH ", "NOPERM ", NULL };
+
+    if (reply->type != REDIS_REPLY_ERROR) {
+        return 0;
+    }
+
+    for (word = words; *word; word++) {
+        if (ngx_iap_link_hello_begins(reply, *word)) {
+            return 1;
+        }
+    }
+
+    /* there is no such database, or but one */
+
+    if (select) {
+        return ngx_iap_link_hello_begins(reply, "ERR ")
+               && !ngx_iap_link_hello_begins(reply, NGX_IAP_LINK_FULL);
+    }
+
+    return ngx_strstr(reply->str, "without any password") != NULL;
+}
+
+
+/*
+ * Of an error only its code is told: what follows may quote the command,
+ * password and all, where a server doesn't know it.
+ */
+
+static void
+ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply)
+{
+    size_t       n, max;
+    const char  *why;
+
+    why = "unexpected reply";
+    n = ngx_strlen(why);
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+
+        if (ngx_iap_link_hello_begins(reply, NGX_IAP_LINK_FULL)) {
+            why = "it has too many clients";
+            n = ngx_strlen(why);
+
+        } else {
+            why = reply->str;
+            max = ngx_min((size_t) reply->len, sizeof(link->why) - 1);
+
+            for (n = 0; n < max && why[n] >= 'A' && why[n] <= 'Z'; n++) {
+                /* void */
+            }
+        }
+    }
+
+    *ngx_cpymem(link->why, why, n) = '\0';
+}
+
+
+static ngx_uint_t
+ngx_iap_link_hello_begins(redisReply *reply, const char *words)
+{
+    size_t  len;
+
+    len = ngx_strlen(words);
+
+    return (size_t) reply->len >= len
+           && ngx_memcmp(reply->str, words, len) == 0;
 }
 
 
@@ -178,7 +256,6 @@ static void
 ngx_iap_link_up(ngx_iap_link_t *link)
 {
     link->state = NGX_IAP_LINK_READY;
-    link->told = 0;
 
     ngx_log_error(NGX_LOG_INFO, &link->log, 0, "redis link is up");
 

@@ -35,7 +35,7 @@ static ngx_int_t ngx_iap_link_reply(ngx_iap_link_t *link);
 static void ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply);
 static void ngx_iap_link_lost(ngx_iap_link_t *link);
 static void ngx_iap_link_expire(ngx_iap_link_t *link);
-static ngx_uint_t ngx_iap_link_stalled(ngx_iap_link_t *link);
+static ngx_iap_stub_t *ngx_iap_link_oldest(ngx_iap_link_t *link);
 static ngx_uint_t ngx_iap_link_is_opening(ngx_iap_link_t *link);
 static void ngx_iap_sooner(ngx_msec_t *when, ngx_uint_t *set,
     ngx_msec_t msec);
@@ -488,6 +488,7 @@ ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply)
     ngx_iap_stub_free(stub);
 
     link->backoff = 0;
+    link->told = 0;
 
     if (op) {
         op->done(op, NGX_IAP_OP_OK, reply);
@@ -500,6 +501,15 @@ ngx_iap_link_answer(ngx_iap_link_t *link, redisReply *reply)
 static void
 ngx_iap_link_lost(ngx_iap_link_t *link)
 {
+#if (NGX_SSL)
+
+    if (ngx_iap_link_tls_failed(link)) {
+        ngx_iap_link_broken(link);
+        return;
+    }
+
+#endif
+
     if (link->state == NGX_IAP_LINK_READY && ngx_queue_empty(&link->due)) {
         ngx_log_error(NGX_LOG_INFO, &link->log, 0,
                       "redis closed the idle link");
@@ -531,6 +541,7 @@ ngx_iap_link_leaves(ngx_iap_link_t *link)
 void
 ngx_iap_link_timer_handler(ngx_event_t *ev)
 {
+    ngx_iap_stub_t  *stub;
     ngx_iap_link_t  *link = ev->data;
 
     ngx_iap_link_expire(link);
@@ -554,7 +565,9 @@ ngx_iap_link_timer_handler(ngx_event_t *ev)
         return;
     }
 
-    if (ngx_iap_link_stalled(link)) {
+    stub = ngx_iap_link_oldest(link);
+
+    if (stub && ngx_iap_passed(stub->due + NGX_IAP_LINK_STALL)) {
         ngx_log_error(NGX_LOG_INFO, &link->log, NGX_ETIMEDOUT,
                       "redis link failed: no reply");
         ngx_iap_link_broken(link);
@@ -586,20 +599,27 @@ ngx_iap_link_expire(ngx_iap_link_t *link)
 }
 
 
-static ngx_uint_t
-ngx_iap_link_stalled(ngx_iap_link_t *link)
+/* of the commands whose replies are to come, one that is partly written
+   included; or NULL */
+
+static ngx_iap_stub_t *
+ngx_iap_link_oldest(ngx_iap_link_t *link)
 {
-    ngx_queue_t     *q;
     ngx_iap_stub_t  *stub;
 
-    if (ngx_queue_empty(&link->sent)) {
-        return 0;
+    if (!ngx_queue_empty(&link->sent)) {
+        return ngx_queue_data(ngx_queue_head(&link->sent), ngx_iap_stub_t,
+                              queue);
     }
 
-    q = ngx_queue_head(&link->sent);
-    stub = ngx_queue_data(q, ngx_iap_stub_t, queue);
+    if (ngx_queue_empty(&link->unsent)) {
+        return NULL;
+    }
 
-    return ngx_iap_passed(stub->due + NGX_IAP_LINK_STALL);
+    stub = ngx_queue_data(ngx_queue_head(&link->unsent), ngx_iap_stub_t,
+                          queue);
+
+    return stub->copied ? stub : NULL;
 }
 
 
@@ -637,9 +657,9 @@ ngx_iap_link_arm(ngx_iap_link_t *link)
         ngx_iap_sooner(&when, &set, stub->due);
     }
 
-    if (!ngx_queue_empty(&link->sent)) {
-        stub = ngx_queue_data(ngx_queue_head(&link->sent), ngx_iap_stub_t,
-                              queue);
+    stub = ngx_iap_link_oldest(link);
+
+    if (stub) {
         ngx_iap_sooner(&when, &set, stub->due + NGX_IAP_LINK_STALL);
     }
 

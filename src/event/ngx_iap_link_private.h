@@ -35,6 +35,20 @@ typedef enum {
 } ngx_iap_link_state_e;
 
 
+#if (NGX_SSL)
+
+/* what OpenSSL has told of a connection, in case it fails */
+
+typedef struct {
+    const char             *why;            /* static; NULL: nothing */
+    ngx_uint_t              alert;          /* its number; 0: none */
+    unsigned                theirs:1;       /* the server has sent it */
+    unsigned                asked:1;        /* for a client's certificate */
+} ngx_iap_link_tls_t;
+
+#endif
+
+
 struct ngx_iap_link_s {
 
     /* the debug log of an event wants an ident where a connection has its
@@ -52,13 +66,18 @@ struct ngx_iap_link_s {
 
     ngx_uint_t              epoch;
 
+    /* the address that is tried, or to begin with, modulo naddrs: behind the
+       one that failed last, however it did */
+
+    ngx_uint_t              addr;
+
     /* what a connection has; none of it when IDLE */
 
     ngx_pool_t             *pool;
     ngx_resolver_ctx_t     *resolve;        /* in RESOLVE only */
     ngx_addr_t             *addrs;
     ngx_uint_t              naddrs;
-    ngx_uint_t              addr;           /* the one that is tried */
+    ngx_uint_t              left;           /* of these, to be tried */
     ngx_addr_t              known;          /* the node's, if not resolved */
     ngx_msec_t              limit;          /* for this one to be READY */
     ngx_peer_connection_t   peer;
@@ -82,10 +101,19 @@ struct ngx_iap_link_s {
     ngx_msec_t              backoff;        /* 0: an answer came */
     ngx_msec_t              retry;          /* not opened before, if backoff */
 
-    ngx_log_t               log;
-    ngx_log_t               quiet;          /* while connect() is called */
+    /* an error that it was greeted with, in a word; empty: none, or it has
+       been opened since */
 
-    unsigned                told:1;         /* refusals, until READY again */
+    char                    why[32];
+
+    ngx_log_t               log;
+    ngx_log_t               quiet;          /* for nginx's own lines of
+                                               connect() and TLS */
+#if (NGX_SSL)
+    ngx_iap_link_tls_t      tls;            /* of this connection */
+#endif
+
+    unsigned                told:1;         /* refusals, until an answer */
     unsigned                was_ready:1;    /* when it last failed */
     unsigned                too_long:1;     /* a reply; until it is opened */
 };
@@ -114,7 +142,17 @@ void ngx_iap_link_shut(ngx_iap_link_t *link);
 ngx_uint_t ngx_iap_link_level(ngx_iap_link_t *link);
 
 #if (NGX_SSL)
+
 void ngx_iap_link_tls(ngx_iap_link_t *link);
+
+/*
+ * Whether a connection that is lost has failed for what TLS had to say: an
+ * alert, at any time, or an error of the handshake.  Then that is logged: it
+ * is an administrator's to mend.
+ */
+
+ngx_uint_t ngx_iap_link_tls_failed(ngx_iap_link_t *link);
+
 #endif
 
 

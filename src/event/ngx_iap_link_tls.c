@@ -1,8 +1,12 @@
 /*
- * A link's TLS handshake.
+ * A link's TLS: the handshake, and why it, or what follows it, has failed.
  */
 
 #include "ngx_iap_link_private.h"
+
+
+/* OpenSSL before 3.2 has no text for it; nor has every OpenSSL the number */
+#define NGX_IAP_LINK_CERT_REQUIRED  116
 
 
 #if (NGX_SSL)
@@ -12,6 +16,11 @@ static ngx_int_t ngx_iap_link_tls_name(ngx_iap_link_t *link,
     ngx_connection_t *c);
 static ngx_uint_t ngx_iap_link_tls_is_addr(ngx_str_t *name, u_char *addr,
     size_t *len);
+static int ngx_iap_link_tls_asked(ngx_ssl_conn_t *ssl, void *data);
+static void ngx_iap_link_tls_info(const ngx_ssl_conn_t *ssl, int where,
+    int ret);
+static void ngx_iap_link_tls_alert(ngx_iap_link_t *link,
+    const ngx_ssl_conn_t *ssl, ngx_uint_t theirs, int alert);
 static void ngx_iap_link_tls_handler(ngx_connection_t *c);
 static ngx_int_t ngx_iap_link_tls_verify(ngx_iap_link_t *link,
     ngx_connection_t *c);
@@ -34,6 +43,12 @@ ngx_iap_link_tls(ngx_iap_link_t *link)
 
     c = link->peer.connection;
 
+    c->log = &link->quiet;
+    c->read->log = c->log;
+    c->write->log = c->log;
+
+    ngx_memzero(&link->tls, sizeof(ngx_iap_link_tls_t));
+
     if (ngx_ssl_create_connection(link->conf->ssl, c, NGX_SSL_CLIENT)
         != NGX_OK
         || ngx_iap_link_tls_name(link, c) != NGX_OK)
@@ -41,6 +56,11 @@ ngx_iap_link_tls(ngx_iap_link_t *link)
         ngx_iap_link_broken(link);
         return;
     }
+
+    /* in place of the context's, which looks after servers only */
+
+    SSL_set_info_callback(c->ssl->connection, ngx_iap_link_tls_info);
+    SSL_set_cert_cb(c->ssl->connection, ngx_iap_link_tls_asked, link);
 
     if (ngx_ssl_handshake(c) == NGX_AGAIN) {
         c->ssl->handler = ngx_iap_link_tls_handler;
@@ -116,14 +136,133 @@ ngx_iap_link_tls_is_addr(ngx_str_t *name, u_char *addr, size_t *len)
 }
 
 
+static int
+ngx_iap_link_tls_asked(ngx_ssl_conn_t *ssl, void *data)
+{
+    ngx_iap_link_t *link = data;
+
+    link->tls.asked = SSL_get_certificate(ssl) == NULL;
+
+    return 1;
+}
+
+
+/* called by OpenSSL for each alert and, among much else, at the end of each
+   attempt to go on with the handshake */
+
+static void
+ngx_iap_link_tls_info(const ngx_ssl_conn_t *ssl, int where, int ret)
+{
+    const char        *why;
+    ngx_iap_link_t    *link;
+    ngx_connection_t  *c;
+
+    c = ngx_ssl_get_connection((ngx_ssl_conn_t *) ssl);
+    link = c->data;
+
+    if (where & SSL_CB_ALERT) {
+        ngx_iap_link_tls_alert(link, ssl, (where & SSL_CB_READ) != 0, ret);
+        return;
+    }
+
+    if (!(where & SSL_CB_EXIT) || ret > 0 || link->tls.theirs) {
+        return;
+    }
+
+    /* an error of our own says more than the alert that it leads to */
+
+    why = ERR_reason_error_string(ERR_peek_error());
+
+    if (why) {
+        link->tls.why = why;
+    }
+}
+
+
+/*
+ * TLS 1.3 knows no warnings, whatever their level; of both versions these are
+ * how a connection is closed in good order.
+ */
+
+static void
+ngx_iap_link_tls_alert(ngx_iap_link_t *link, const ngx_ssl_conn_t *ssl,
+    ngx_uint_t theirs, int alert)
+{
+    int  number;
+
+    number = alert & 0xff;
+
+    if (number == SSL_AD_CLOSE_NOTIFY || number == SSL_AD_USER_CANCELLED
+        || (alert >> 8 != SSL3_AL_FATAL && SSL_version(ssl) <= TLS1_2_VERSION))
+    {
+        return;
+    }
+
+    link->tls.alert = number;
+    link->tls.theirs = theirs;
+    link->tls.why = number == NGX_IAP_LINK_CERT_REQUIRED
+                    ? "certificate required"
+                    : SSL_alert_desc_string_long(alert);
+}
+
+
+ngx_uint_t
+ngx_iap_link_tls_failed(ngx_iap_link_t *link)
+{
+    u_char               byte;
+    ngx_uint_t           level;
+    ngx_connection_t    *c;
+    ngx_iap_link_tls_t  *tls;
+
+    c = link->peer.connection;
+    tls = &link->tls;
+
+    if (c->ssl == NULL) {
+        return 0;
+    }
+
+    /* where it cannot be written any more, what the server said before may
+       still be there to be read */
+
+    if (c->ssl->handshaked && tls->why == NULL) {
+        (void) c->recv(c, &byte, 1);
+    }
+
+    if (tls->why == NULL) {
+        return 0;
+    }
+
+    level = ngx_iap_link_level(link);
+
+    if (tls->alert == 0) {
+        ngx_log_error(level, &link->log, 0, "redis link failed: TLS: %s",
+                      tls->why);
+        return 1;
+    }
+
+    ngx_log_error(level, &link->log, 0,
+                  "redis link failed: TLS: %s (%s alert %ui)%s", tls->why,
+                  tls->theirs ? "the server's" : "our", tls->alert,
+                  tls->theirs && tls->asked
+                  ? ", it asks for a client's certificate and "
+                    "\"tls_cert\" is not set" : "");
+
+    return 1;
+}
+
+
 static void
 ngx_iap_link_tls_handler(ngx_connection_t *c)
 {
     ngx_iap_link_t  *link = c->data;
 
     if (!c->ssl->handshaked) {
-        ngx_log_error(NGX_LOG_INFO, &link->log, 0,
-                      "redis link failed: TLS handshake failed");
+
+        if (!ngx_iap_link_tls_failed(link)) {
+            ngx_log_error(NGX_LOG_INFO, &link->log, 0,
+                          "redis link failed: TLS handshake failed");
+        }
+
         ngx_iap_link_broken(link);
         return;
     }

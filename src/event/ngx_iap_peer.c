@@ -24,6 +24,8 @@ typedef struct {
     ngx_iap_peer_t  *peer;
     u_char           text[NGX_INT_T_LEN + 1];       /* and a `tail` */
     size_t           len;
+    ngx_uint_t       closes;        /* of the link, when it was sent */
+    unsigned         ready:1;       /* the link was */
 } ngx_iap_probe_t;
 
 
@@ -39,9 +41,11 @@ static void ngx_iap_peer_probe_args(ngx_iap_call_t *call,
     ngx_iap_args_t *args);
 static ngx_int_t ngx_iap_peer_probe_done(ngx_iap_call_t *call,
     redisReply *reply);
+static void ngx_iap_peer_probe_failed(ngx_iap_probe_t *probe);
 static void ngx_iap_peer_decide_args(ngx_iap_redis_t *redis,
     const u_char *text, size_t len, ngx_iap_args_t *args);
-static ngx_int_t ngx_iap_peer_decide_done(redisReply *reply);
+static ngx_int_t ngx_iap_peer_decide_done(ngx_iap_redis_t *redis,
+    redisReply *reply);
 
 
 const ngx_iap_use_t  ngx_iap_redis_decides = {
@@ -229,7 +233,8 @@ ngx_iap_peer_free(ngx_iap_peer_t *peer)
 void
 ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 {
-    uint64_t  now;
+    uint64_t     now;
+    const char  *met;
 
     if (peer->down || peer->gone) {
         return;
@@ -248,6 +253,9 @@ ngx_iap_peer_failed(ngx_iap_peer_t *peer, const char *why)
 
     peer->down = 1;
     peer->since = now;
+
+    met = ngx_iap_link_why(peer->link);
+    why = met != NULL ? met : why;
 
     if (peer->redis->ndown++ == 0) {
         ngx_iap_redis_say_down(peer->redis, &peer->node.name, why);
@@ -376,6 +384,7 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
     }
 
     probe->peer = peer;
+    probe->ready = ngx_iap_link_ready(peer->link);
     probe->call.script = peer->redis->use->script;
     probe->call.only = peer;
     probe->call.args = ngx_iap_peer_probe_args;
@@ -385,9 +394,9 @@ ngx_iap_peer_probe_handler(ngx_event_t *ev)
 
     /* a link's backoff may be as long as the time between two probes */
 
-    if (!ngx_iap_link_ready(peer->link)) {
-        ngx_iap_link_close(peer->link);
-    }
+    ngx_iap_link_retry(peer->link);
+
+    probe->closes = ngx_iap_link_closes(peer->link);
 
     peer->probing = 1;
     ngx_iap_peer_hold(peer);
@@ -459,11 +468,44 @@ ngx_iap_peer_probe_done(ngx_iap_call_t *call, redisReply *reply)
     peer->probing = 0;
     ngx_iap_peer_leave(peer);
 
-    rc = reply != NULL ? peer->redis->use->done(reply) : NGX_ERROR;
+    rc = reply != NULL ? peer->redis->use->done(peer->redis, reply)
+                       : NGX_ERROR;
+
+    /* it is up already if it has sent the probe elsewhere */
+
+    if (rc != NGX_OK && peer->down && !peer->redis->ending) {
+        ngx_iap_peer_probe_failed(probe);
+    }
 
     ngx_free(probe);
 
     return rc;
+}
+
+
+/*
+ * Behind another connection to the same address there may be another server:
+ * of a name, a proxy or an address that moves.  But where to open one takes
+ * longer than a call may, it is left to open.
+ */
+
+static void
+ngx_iap_peer_probe_failed(ngx_iap_probe_t *probe)
+{
+    ngx_iap_link_t  *link;
+
+    link = probe->peer->link;
+
+    if (ngx_iap_link_closes(link) != probe->closes) {
+        return;
+    }
+
+    if (probe->call.result == NGX_IAP_RESULT_OK
+        || probe->call.result == NGX_IAP_RESULT_ERROR
+        || (probe->call.result == NGX_IAP_RESULT_TIMEOUT && probe->ready))
+    {
+        ngx_iap_link_close(link);
+    }
 }
 
 
@@ -484,16 +526,31 @@ ngx_iap_peer_decide_args(ngx_iap_redis_t *redis, const u_char *text,
 }
 
 
+/* see lua/decide.lua */
+
 static ngx_int_t
-ngx_iap_peer_decide_done(redisReply *reply)
+ngx_iap_peer_decide_done(ngx_iap_redis_t *redis, redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_ARRAY
-        && reply->elements >= 2
-        && reply->element[1]->type == REDIS_REPLY_STRING
-        && reply->element[1]->len == 1
-        && reply->element[1]->str[0] != 'E')
+    redisReply  *token;
+
+    if (reply->type != REDIS_REPLY_ARRAY
+        || reply->elements < 2
+        || reply->element[1]->type != REDIS_REPLY_STRING
+        || reply->element[1]->len != 1)
     {
+        return NGX_ERROR;
+    }
+
+    if (reply->element[1]->str[0] != 'E') {
         return NGX_OK;
+    }
+
+    token = reply->elements > 4 ? reply->element[4] : NULL;
+
+    if (token != NULL && token->type == REDIS_REPLY_STRING && token->len != 0)
+    {
+        (void) ngx_cpystrn((u_char *) redis->why, (u_char *) token->str,
+                           sizeof(redis->why));
     }
 
     return NGX_ERROR;

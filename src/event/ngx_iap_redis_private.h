@@ -35,6 +35,22 @@
 #define NGX_IAP_PROBE_INTERVAL  1000    /* ms */
 
 
+/* parts of all keys behind a proxy, which are on one server each, for all that
+   is known */
+#define NGX_IAP_PEER_PARTS      64
+
+
+/* what the stock of promo codes knows of a node, see ngx_iap_shared_safe.c */
+
+typedef struct {
+    ngx_uint_t         closes;      /* of the link, when that was found */
+    ngx_msec_t         at[NGX_IAP_PEER_PARTS];  /* that it may have stock; 0:
+                                                   never */
+    ngx_msec_t         looked;      /* without anybody asking */
+    unsigned           looking:1;   /* its answer is to come */
+} ngx_iap_peer_safe_t;
+
+
 /* a node that keeps counters, and its health */
 
 typedef struct {
@@ -50,6 +66,7 @@ typedef struct {
     ngx_uint_t         closes;      /* of the link, when they were counted */
     uint64_t           since;       /* microseconds; that it has been down */
     ngx_event_t        probe;       /* the timer, while it is down */
+    ngx_iap_peer_safe_t  safe;
     unsigned           down:1;
     unsigned           probing:1;   /* its answer is to come */
     unsigned           gone:1;      /* no longer one of the store's: freed
@@ -158,12 +175,15 @@ typedef struct {
     const ngx_iap_script_t  *script;
 
     /* the probe of a node that is down: a call of that script by a key of the
-       node's, which is redis->probe_key, a number and `tail` */
+       node's, which is redis->probe_key, a number and `tail`.  done is told
+       the answer as ngx_iap_call_done_pt is; a probe that fails closes the
+       link, but for one that was still opening. */
 
     const char              *tail;
     void                   (*args)(ngx_iap_redis_t *redis, const u_char *text,
                                    size_t len, ngx_iap_args_t *args);
-    ngx_int_t              (*done)(redisReply *reply);
+    ngx_int_t              (*done)(ngx_iap_redis_t *redis,
+                                   redisReply *reply);
 } ngx_iap_use_t;
 
 

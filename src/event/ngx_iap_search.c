@@ -195,6 +195,8 @@ ngx_iap_search_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
 {
     ngx_iap_search_t  *search = op->data;
 
+    search->late = result == NGX_IAP_OP_TIMEOUT;
+
     switch (result) {
 
     case NGX_IAP_OP_OK:

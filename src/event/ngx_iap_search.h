@@ -80,6 +80,8 @@ struct ngx_iap_search_s {
     u_char                        words[NGX_IAP_SEARCH_WORDS];
 
     unsigned                      running:1;
+    unsigned                      late:1;       /* the latest one asked has
+                                                   not answered in time */
     unsigned                      confirmed:1;  /* what is known, in this
                                                    one: NGX_AGAIN */
     unsigned                      ever:1;       /* began is set */

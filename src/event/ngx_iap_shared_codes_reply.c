@@ -62,7 +62,7 @@ ngx_iap_shared_codes_reply(ngx_iap_shared_part_t *part, redisReply *reply)
         name = &ngx_iap_shared_one_of;
     }
 
-    if (ngx_iap_shared_unsafe(shared, name, reply)
+    if (ngx_iap_shared_unsafe(shared, &part->call, reply)
         || ngx_iap_shared_broken_code(shared, name, reply))
     {
         return NGX_DECLINED;

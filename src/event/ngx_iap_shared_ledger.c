@@ -30,7 +30,8 @@ static void ngx_iap_shared_destroy(ngx_iap_ledger_t *ledger);
 static void ngx_iap_shared_drop(ngx_iap_shared_t *shared);
 static void ngx_iap_shared_probe_args(ngx_iap_redis_t *redis,
     const u_char *text, size_t len, ngx_iap_args_t *args);
-static ngx_int_t ngx_iap_shared_probe_done(redisReply *reply);
+static ngx_int_t ngx_iap_shared_probe_done(ngx_iap_redis_t *redis,
+    redisReply *reply);
 static void ngx_iap_shared_stock_probe_args(ngx_iap_redis_t *redis,
     const u_char *text, size_t len, ngx_iap_args_t *args);
 static ngx_uint_t ngx_iap_shared_submit_stock(ngx_iap_shared_t *shared,
@@ -740,7 +741,7 @@ ngx_iap_shared_stock_probe_args(ngx_iap_redis_t *redis, const u_char *text,
 
 
 static ngx_int_t
-ngx_iap_shared_probe_done(redisReply *reply)
+ngx_iap_shared_probe_done(ngx_iap_redis_t *redis, redisReply *reply)
 {
     return ngx_iap_shared_says(reply, "ok") ? NGX_OK : NGX_ERROR;
 }

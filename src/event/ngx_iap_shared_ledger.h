@@ -69,5 +69,10 @@ ngx_iap_ledger_t *ngx_iap_shared_ledger_create(ngx_iap_redis_conf_t *redis,
 
 void ngx_iap_shared_ledger_stock(ngx_iap_ledger_t *ledger);
 
+/* whether a worker has found of late that a server must not have stock, and
+   none that it may since */
+
+ngx_uint_t ngx_iap_shared_stock_unsafe(ngx_iap_zone_stock_t *stock);
+
 
 #endif /* NGX_IAP_SHARED_LEDGER_H */

@@ -53,10 +53,6 @@
 #define NGX_IAP_SHARED_LOOK_LESS    2000
 #define NGX_IAP_SHARED_MOVE         60000
 
-/* parts of all codes, each of which is known to be on a server that may have
-   stock, or not */
-#define NGX_IAP_SHARED_SAFE         64
-
 /* calls of a step at once */
 #define NGX_IAP_SHARED_CALLS  64
 
@@ -105,7 +101,7 @@ struct ngx_iap_shared_queue_s {
 
     ngx_iap_promise_e        promise;
     ngx_msec_t               looked;
-    unsigned                 looking:1;
+    unsigned                 looking:1; /* for a node, whichever */
     unsigned                 by_config:1;   /* "appendfsync always" is what
                                                makes it durable */
     unsigned                 counted:1; /* count is what Redis said last */
@@ -239,9 +235,6 @@ struct ngx_iap_shared_s {
     ngx_queue_t              reserves;  /* in order */
     ngx_event_t              late;      /* the timer of these */
 
-    ngx_uint_t               closes;    /* of all links, when it was seen */
-    ngx_msec_t               safe[NGX_IAP_SHARED_SAFE];     /* 0: never */
-    ngx_msec_t               looked;    /* without anybody asking */
     ngx_msec_t               broken_at; /* said of a code, or 0 */
     unsigned                 has_stock:1;
     unsigned                 looking:1;
@@ -418,19 +411,19 @@ ngx_int_t ngx_iap_shared_codes_reply(ngx_iap_shared_part_t *part,
 
 /* _safe */
 
-/* whether the server of a code is known to be one that may have stock */
+/* whether the server of a code's slot is known to be one that may have stock */
 
-ngx_uint_t ngx_iap_shared_safe(ngx_iap_shared_t *shared, ngx_str_t *code);
+ngx_uint_t ngx_iap_shared_safe(ngx_iap_shared_t *shared, uint16_t slot);
 
-/* what a look has found; `why` is NULL if it may */
+/* what a call that has looked was answered; `why` is NULL if it may */
 
-void ngx_iap_shared_safe_said(ngx_iap_shared_t *shared, ngx_str_t *code,
+void ngx_iap_shared_safe_said(ngx_iap_shared_t *shared, ngx_iap_call_t *call,
     redisReply *why);
 
-/* whether a reply is "unsafe" and why, which has been said then */
+/* whether a call's reply is "unsafe" and why, which has been said then */
 
-ngx_uint_t ngx_iap_shared_unsafe(ngx_iap_shared_t *shared, ngx_str_t *code,
-    redisReply *reply);
+ngx_uint_t ngx_iap_shared_unsafe(ngx_iap_shared_t *shared,
+    ngx_iap_call_t *call, redisReply *reply);
 
 /* whether a reply is "broken" and why: a key of a code is none of its own.
    The server is well; it is said in the log. */

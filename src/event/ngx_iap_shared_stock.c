@@ -143,9 +143,9 @@ ngx_iap_shared_reserve(ngx_iap_shared_t *shared, ngx_iap_ledger_op_t *op)
 
     code = &((ngx_iap_reserve_t *) op)->code;
 
-    unit->looks = !ngx_iap_shared_safe(shared, code);
     unit->call.script = &ngx_iap_script_stock;
     unit->call.slot = ngx_iap_shared_code_slot(shared, code);
+    unit->looks = !ngx_iap_shared_safe(shared, unit->call.slot);
     unit->call.args = ngx_iap_shared_reserve_args;
     unit->call.done = ngx_iap_shared_reserve_done;
 
@@ -234,6 +234,9 @@ ngx_iap_shared_reserve_args(ngx_iap_call_t *call, ngx_iap_args_t *args)
 
     op = (ngx_iap_reserve_t *) unit->live.op;
 
+    /* sent on to another node */
+    unit->looks |= call->hops != 0;
+
     ngx_iap_shared_code_keys(unit->live.shared, &op->code, args);
 
     ngx_iap_shared_args_text(args, "reserve");
@@ -291,14 +294,14 @@ ngx_iap_shared_reserve_read(ngx_iap_shared_unit_t *unit, redisReply *reply)
     op = (ngx_iap_reserve_t *) unit->live.op;
     status = 0;
 
-    if (ngx_iap_shared_unsafe(unit->live.shared, &op->code, reply)
+    if (ngx_iap_shared_unsafe(unit->live.shared, &unit->call, reply)
         || ngx_iap_shared_broken_code(unit->live.shared, &op->code, reply))
     {
         return NGX_DECLINED;
     }
 
     if (unit->looks) {
-        ngx_iap_shared_safe_said(unit->live.shared, &op->code, NULL);
+        ngx_iap_shared_safe_said(unit->live.shared, &unit->call, NULL);
     }
 
     /* something has become of its unit */

@@ -36,7 +36,15 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
 
     slot = ngx_slab_calloc(zone->shpool, sizeof(ngx_iap_slot_t));
 
-    if (slot == NULL) {
+    if (slot != NULL) {
+        ngx_iap_slot_name(zone, slot, name);
+        slot->next = zone->head->slots;
+
+        ngx_memory_barrier();
+
+        zone->head->slots = (u_char *) slot - zone->shm_zone->shm.addr;
+
+    } else {
         slot = ngx_iap_slot_reuse(zone);
 
         if (slot == NULL) {
@@ -44,15 +52,9 @@ ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name)
         }
 
         ngx_iap_slot_name(zone, slot, name);
-        return slot;
     }
 
-    ngx_iap_slot_name(zone, slot, name);
-    slot->next = zone->head->slots;
-
-    ngx_memory_barrier();
-
-    zone->head->slots = (u_char *) slot - zone->shm_zone->shm.addr;
+    ngx_iap_zone_read_again(zone);
 
     return slot;
 }
@@ -152,6 +154,8 @@ ngx_iap_slot_layer(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     if (layer == &slot->layers[slot->nlayers]) {
         slot->nlayers++;
     }
+
+    ngx_iap_zone_read_again(zone);
 
     return layer;
 }

@@ -103,6 +103,9 @@ size_t ngx_iap_slot_size(void);
  * The slot of a guard, made if the zone has none; NULL if it has no memory.
  * For the zone's ready handler only: only the master makes slots, one at a
  * time, so that walking them needs no lock.
+ *
+ * When one was made, the log of bans is read again: old workers may have
+ * passed over bans of that guard, or of that layer, until then.
  */
 
 ngx_iap_slot_t *ngx_iap_slot_get(ngx_iap_zone_t *zone, ngx_str_t *name);

@@ -461,6 +461,18 @@ ngx_iap_zone_full(ngx_iap_zone_t *zone, ngx_log_t *log)
 }
 
 
+void
+ngx_iap_zone_read_again(ngx_iap_zone_t *zone)
+{
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    zone->head->store.read_ms = 0;
+    zone->head->store.read_seq = 0;
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
 size_t
 ngx_iap_zone_size(ngx_iap_zone_t *zone, ngx_iap_kind_e kind)
 {

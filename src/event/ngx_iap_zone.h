@@ -120,6 +120,11 @@ typedef struct {
 #define NGX_IAP_CODE_VERSIONS  64
 
 
+/* servers that are known not to be fit for stock, at most */
+
+#define NGX_IAP_UNSAFE_PLACES  8
+
+
 /* and of the stock of promo codes, where a Redis has it; see
    ngx_iap_shared_private.h */
 
@@ -129,7 +134,10 @@ typedef struct {
                                        found; 0: never */
     ngx_atomic_t   teller;          /* pid of who tells notes, or 0 */
     ngx_atomic_t   teller_at;       /* msec of its latest step */
-    ngx_atomic_t   unsafe;          /* said: Redis must not have stock */
+    ngx_atomic_t   unsafe[NGX_IAP_UNSAFE_PLACES];   /* servers that must not
+                                                       have stock, see
+                                                       ngx_iap_shared_safe.c */
+    ngx_atomic_t   unsafe_said;     /* and that is what was said last */
     ngx_atomic_t   unsafe_at;       /* msec of that, or 0 */
     ngx_atomic_t   noted;           /* notes that wait, as last counted */
 } ngx_iap_zone_stock_t;
@@ -137,7 +145,7 @@ typedef struct {
 
 /* see ngx_iap_deny_given() */
 
-#define NGX_IAP_GIVEN_PLACES  48
+#define NGX_IAP_GIVEN_PLACES  40
 
 
 /* the head, at the place that the slab pool's data points to */
@@ -156,6 +164,8 @@ typedef struct {
     iap_ticks_t    segments_until;  /* nor that of a segment */
     ngx_atomic_t   full_at;         /* msec of the latest want of room */
     iap_ticks_t    now;             /* the latest moment decided at */
+    iap_ticks_t    bans_told;       /* what was written to the log of bans
+                                       until then has been read; locked */
 
     ngx_iap_zone_store_t   store;
     ngx_iap_zone_ledger_t  ledger;
@@ -179,8 +189,8 @@ typedef struct {
 
 _Static_assert(sizeof(ngx_iap_zone_store_t) == 184, "it lives in the zone");
 _Static_assert(sizeof(ngx_iap_zone_ledger_t) == 96, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_stock_t) == 56, "it lives in the zone");
-_Static_assert(sizeof(ngx_iap_zone_head_t) == 2032, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_stock_t) == 120, "it lives in the zone");
+_Static_assert(sizeof(ngx_iap_zone_head_t) == 2040, "it lives in the zone");
 _Static_assert(sizeof(ngx_atomic_t) == 8, "it lives in the zone");
 
 
@@ -282,6 +292,11 @@ size_t ngx_iap_zone_size(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 size_t ngx_iap_zone_used(ngx_iap_zone_t *zone, ngx_iap_kind_e kind);
 
 const char *ngx_iap_kind_name(ngx_iap_kind_e kind);
+
+/* the log of bans is to be read from its beginning, by whichever worker reads
+   next: what is under way is passed over */
+
+void ngx_iap_zone_read_again(ngx_iap_zone_t *zone);
 
 /* the view of a kind's table; of NGX_IAP_KIND_DENIED the first */
 

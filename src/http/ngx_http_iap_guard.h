@@ -141,6 +141,8 @@ typedef struct {
     ngx_flag_t                      dry_run;
     ngx_uint_t                      status;
     ngx_array_t                     layers;     /* ngx_http_..._layer_t * */
+    ngx_flag_t                      has_code;   /* some location of it has */
+    ngx_uint_t                      nchecks;    /* of the one with most */
 
     ngx_iap_slot_t                 *slot;
     ngx_iap_slot_layer_t           *ban_slot;   /* of the layer "ban" */
@@ -391,6 +393,8 @@ typedef struct {
     ngx_http_iap_guard_fallback_t   fallback;   /* of the call */
     ngx_http_iap_guard_body_t       body;
     ngx_http_iap_guard_queue_t     *queue;      /* NULL: not accepted */
+    ngx_uint_t                      place;      /* see _wait; where it was made,
+                                                   or led to last */
     u_char                          ticket[IAP_TICKET_LEN];
     unsigned                        marked:1;   /* see _access */
     unsigned                        decided:1;
@@ -550,21 +554,15 @@ ngx_int_t ngx_http_iap_guard_decide(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
     ngx_http_iap_guard_loc_conf_t *ilcf, ngx_http_iap_guard_ctx_t *ctx);
 
+/* whether it was asked or not: it need not tell */
+
+void ngx_http_iap_guard_store_abandon(ngx_http_iap_guard_ctx_t *ctx);
+
 /* the store, which is opened if it is not yet; NULL after logging.  Where there
    is a redis_conf. */
 
 ngx_iap_redis_t *ngx_http_iap_guard_store(
     ngx_http_iap_guard_main_conf_t *imcf);
-
-/*
- * For how long the deny cache is to believe what the store refuses a decision
- * of n checks: in doubt (see ngx_iap_deny.h) where other machines give back
- * what it has taken, as for a promo code that is none (provisional), or where
- * layers' keys are in several places and another one refuses.
- */
-
-iap_ticks_t ngx_http_iap_guard_believed(ngx_http_iap_guard_main_conf_t *imcf,
-    ngx_uint_t n, ngx_uint_t provisional);
 
 ngx_int_t ngx_http_iap_guard_init_process(ngx_cycle_t *cycle);
 void ngx_http_iap_guard_exit_process(ngx_cycle_t *cycle);
@@ -582,12 +580,32 @@ void ngx_http_iap_guard_gates_drop(ngx_http_iap_guard_main_conf_t *imcf);
 
 void ngx_http_iap_guard_attempts_drop(ngx_http_iap_guard_main_conf_t *imcf);
 
-/* _wait: a request that waits for something else than its client.  Between
-   the two it notices a client that leaves.  NGX_ERROR: it can't wait, or go
-   on; finalize it. */
+/*
+ * _wait: a request that waits for something else than its client.  Between
+ * _wait and _go_on it notices a client that leaves, but not in a post_action,
+ * which runs to its end.  NGX_ERROR: it can't wait, or go on; finalize it.
+ *
+ * nginx ends a request whose client leaves, and runs its cleanups; but where
+ * there is a post_action it leads it there first, without a word.  Whoever
+ * waits notes r->uri_changes, the place where it does.
+ *
+ *   _led_away  whether such a request is no longer there
+ *   _go_on     NGX_DECLINED: it is led away.  What was waited for is nobody's
+ *              business any more; the request is not to be touched
+ *   _resume    from a wake: goes on, and has the phase's handler called again;
+ *              or abandons.  The request may be gone afterwards
+ *   _abandon   it is led away: what the decision, the call and the answer
+ *              waited for ends as it does at the request's end, and it may be
+ *              decided anew in its new place
+ */
 
 ngx_int_t ngx_http_iap_guard_wait(ngx_http_request_t *r);
-ngx_int_t ngx_http_iap_guard_go_on(ngx_http_request_t *r);
+ngx_uint_t ngx_http_iap_guard_led_away(ngx_http_request_t *r,
+    ngx_uint_t place);
+ngx_int_t ngx_http_iap_guard_go_on(ngx_http_request_t *r, ngx_uint_t place);
+void ngx_http_iap_guard_resume(ngx_http_request_t *r, ngx_uint_t place);
+void ngx_http_iap_guard_abandon(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 
 /* _ban */
 

@@ -114,6 +114,7 @@ typedef struct {
     void                  *data;
 
     ngx_http_request_t    *request;     /* NULL: nobody waits */
+    ngx_uint_t             place;       /* of it; see _wait */
     ngx_http_cleanup_t    *cleanup;     /* the request's */
     ngx_event_t            wake;        /* posted: answers */
 } ngx_http_iap_guard_api_wait_t;

@@ -237,7 +237,7 @@ ngx_http_iap_guard_snapshot(ngx_http_request_t *r,
     snap->store = imcf->zone->head->store;
     snap->ledger = imcf->zone->head->ledger;
     snap->stock_up = imcf->zone->head->ledger_stock.down == 0
-                     && imcf->zone->head->stock.unsafe == 0;
+                     && !ngx_iap_shared_stock_unsafe(&imcf->zone->head->stock);
     snap->stock_notes = imcf->zone->head->stock.noted;
 
     for (i = 0; i < IAP_FIELD_RESULT_COUNT; i++) {

@@ -22,6 +22,7 @@ ngx_http_iap_guard_api_wait(ngx_http_request_t *r,
     }
 
     wait->request = r;
+    wait->place = r->uri_changes;
     wait->cleanup = cln;
 
     ngx_memzero(&wait->wake, sizeof(ngx_event_t));
@@ -77,11 +78,18 @@ ngx_http_iap_guard_api_wake_handler(ngx_event_t *ev)
 
     ngx_http_iap_guard_api_leave(wait);
 
-    if (ngx_http_iap_guard_go_on(r) == NGX_OK) {
+    rc = ngx_http_iap_guard_go_on(r, wait->place);
+
+    if (rc == NGX_OK) {
         rc = wait->answer(r, wait->data);
 
     } else {
         wait->forsaken(wait->data);
+
+        if (rc == NGX_DECLINED) {
+            return;
+        }
+
         rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -241,16 +241,16 @@ ngx_http_iap_guard_attempts_told(ngx_event_t *ev)
 
     ngx_uint_t    i;
     iap_check_t  *check;
-    iap_ticks_t   longest;
 
-    longest = ngx_http_iap_guard_believed(attempt->imcf, attempt->asked.n, 0);
+    /* believed for as long as it lasts: that a token may have been given back
+       gains a guess, and asking again would */
 
     for (i = 0; i < attempt->asked.n; i++) {
         check = &attempt->checks[i];
 
         if (check->outcome == IAP_OUTCOME_REFUSED && !check->dry_run) {
             ngx_iap_deny(attempt->imcf->zone, attempt->slot, check,
-                         longest, &attempt->since);
+                         IAP_TICKS_MAX, &attempt->since);
         }
     }
 

@@ -103,6 +103,11 @@ ngx_http_iap_guard_breaker_leave_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
+    if (ngx_http_iap_guard_led_away(r, ctx->place)) {
+        ngx_http_iap_guard_abandon(r, ctx);
+        return NGX_DECLINED;
+    }
+
     ngx_http_iap_guard_outcome_end(r, ctx);
 
     rc = ngx_http_iap_guard_fallback_leave(r, ctx);

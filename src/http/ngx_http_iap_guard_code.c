@@ -20,6 +20,8 @@ static ngx_http_iap_guard_decision_t *ngx_http_iap_guard_code_decision(
     ngx_http_request_t *r, ngx_uint_t n);
 static ngx_int_t ngx_http_iap_guard_code_charge(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static ngx_int_t ngx_http_iap_guard_code_malformed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx);
 static ngx_uint_t ngx_http_iap_guard_code_known(
     ngx_http_iap_guard_unit_t *unit);
 static ngx_int_t ngx_http_iap_guard_code_make(ngx_http_request_t *r,
@@ -151,9 +153,15 @@ ngx_http_iap_guard_code_begin(ngx_http_request_t *r,
 
     if (ctx->unit != NULL) {
 
-        /* it has waited for another one */
+        /* it has waited for another one, and the mode may be another */
 
-        ctx->unit->d = d;
+        unit = ctx->unit;
+        unit->d = d;
+
+        if (unit->state == NGX_HTTP_IAP_GUARD_UNIT_READ) {
+            unit->looks = d->dry_run || unit->layer->dry_run;
+        }
+
         return NGX_OK;
     }
 
@@ -199,6 +207,7 @@ ngx_http_iap_guard_code_make(ngx_http_request_t *r,
     cln->handler = ngx_http_iap_guard_code_forsake;
 
     unit->request = r;
+    unit->place = r->uri_changes;
     unit->ctx = ctx;
     unit->imcf = ngx_http_get_module_main_conf(r, ngx_http_iap_guard_module);
     unit->layer = d->ilcf->code;
@@ -229,11 +238,19 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
 
     unit = ctx->unit;
 
-    if (unit->state != NGX_HTTP_IAP_GUARD_UNIT_READ) {
+    if (unit->state != NGX_HTTP_IAP_GUARD_UNIT_READ && unit->looks) {
 
         /* a layer in dry run, which would have refused */
 
         return NGX_OK;
+    }
+
+    if (unit->state != NGX_HTTP_IAP_GUARD_UNIT_READ) {
+
+        /* it has met an error, and its error page is guarded likewise */
+
+        return ngx_http_iap_guard_code_refuse(r, ctx, IAP_VERDICT_UNAVAILABLE,
+                                              IAP_CODE_EVENT_UNAVAILABLE);
     }
 
     /* the answers are the same; this is what there may be many of */
@@ -245,6 +262,7 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     rc = ngx_http_iap_guard_attempts_spent(r, unit);
 
     if (rc == NGX_ERROR) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -255,16 +273,7 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     }
 
     if (unit->len < 0) {
-
-        /* nor does it tell from an unknown one by how often it may be tried */
-
-        if (ngx_http_iap_guard_attempts_charge(r, unit) != NGX_OK) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        return ngx_http_iap_guard_code_refuse(r, ctx,
-                                              IAP_VERDICT_CODE_UNAVAILABLE,
-                                              IAP_CODE_EVENT_MALFORMED);
+        return ngx_http_iap_guard_code_malformed(r, ctx);
     }
 
     if (unit->unavailable) {
@@ -283,6 +292,23 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     }
 
     return rc;
+}
+
+
+/* nor does it tell from an unknown one by how often it may be tried */
+
+static ngx_int_t
+ngx_http_iap_guard_code_malformed(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (ngx_http_iap_guard_attempts_charge(r, ctx->unit) != NGX_OK) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_iap_guard_code_refuse(r, ctx,
+                                          IAP_VERDICT_CODE_UNAVAILABLE,
+                                          IAP_CODE_EVENT_MALFORMED);
 }
 
 
@@ -382,30 +408,16 @@ ngx_http_iap_guard_code_ask(ngx_http_request_t *r,
 static void
 ngx_http_iap_guard_code_wake(ngx_event_t *ev)
 {
-    ngx_connection_t           *c;
     ngx_http_request_t         *r;
     ngx_http_iap_guard_unit_t  *unit;
 
     unit = ev->data;
     r = unit->request;
-    c = r->connection;
 
-    ngx_http_set_log_request(c->log, r);
+    ngx_http_set_log_request(r->connection->log, r);
 
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0,
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "iap_guard wakes request: the ledger has told of its code");
 
-    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
-        ngx_http_run_posted_requests(c);
-        return;
-    }
-
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    ngx_http_core_run_phases(r);
-
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_resume(r, unit->place);
 }

@@ -93,6 +93,8 @@ typedef enum {
 
 struct ngx_http_iap_guard_unit_s {
     ngx_http_request_t               *request;
+    ngx_uint_t                        place;    /* where it was made; see
+                                                   _wait */
     ngx_http_iap_guard_ctx_t         *ctx;
     ngx_http_iap_guard_main_conf_t   *imcf;
     ngx_http_iap_guard_layer_t       *layer;
@@ -206,7 +208,14 @@ ngx_uint_t ngx_http_iap_guard_code_is_redeemed(
 
 void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+
+/* the request is led away: its unit ends as at its end; not decided yet, it may
+   have another one */
+
+void ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx);
+
 void ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx);
+void ngx_http_iap_guard_code_stuck(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
 
 
@@ -215,6 +224,8 @@ void ngx_http_iap_guard_code_drop(ngx_http_iap_guard_ctx_t *ctx);
 typedef enum {
     NGX_HTTP_IAP_GUARD_GATE_TOLD = 0,
     NGX_HTTP_IAP_GUARD_GATE_FAILED,     /* the ledger did not tell */
+    NGX_HTTP_IAP_GUARD_GATE_STUCK,      /* the store did not, and a layer has
+                                           refused it */
     NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED   /* something else has refused it, or
                                            it has ended */
 } ngx_http_iap_guard_gate_e;

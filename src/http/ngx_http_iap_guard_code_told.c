@@ -45,15 +45,32 @@ ngx_http_iap_guard_code_done(ngx_iap_ledger_op_t *op)
 static void
 ngx_http_iap_guard_code_note(ngx_http_iap_guard_unit_t *unit)
 {
-    iap_view_t  code;
+    iap_view_t  code, user;
 
-    if (unit->result == NGX_IAP_LEDGER_OK
-        && unit->answer == NGX_IAP_RESERVE_GONE)
-    {
-        code.data = unit->code;
-        code.len = (size_t) unit->len;
+    code.data = unit->code;
+    code.len = (size_t) unit->len;
+    user.data = unit->user.data;
+    user.len = unit->user.len;
 
-        ngx_iap_gone_note(unit->imcf->zone, code, unit->version);
+    if (unit->result == NGX_IAP_LEDGER_OK) {
+
+        switch (unit->answer) {
+
+        case NGX_IAP_RESERVE_GONE:
+            ngx_iap_gone_note(unit->imcf->zone, code, unit->version);
+            break;
+
+        case NGX_IAP_RESERVE_REDEEMED:
+        case NGX_IAP_RESERVE_IN_PROGRESS:
+
+            /* another one's of his, perhaps of another machine */
+
+            ngx_iap_gone_holder(unit->imcf->zone, code, user);
+            break;
+
+        default:
+            break;
+        }
     }
 
     ngx_http_iap_guard_gate_leave(unit, unit->result == NGX_IAP_LEDGER_OK
@@ -212,6 +229,7 @@ ngx_http_iap_guard_code_redeemed(ngx_http_request_t *r,
     }
 
     ngx_http_iap_guard_unit_count(unit, IAP_CODE_EVENT_DUPLICATE);
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, IAP_VERDICT_DUPLICATE, NULL);
 
     return ngx_http_iap_guard_redeemed(r, ctx, unit->status);
@@ -238,6 +256,7 @@ ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
         return NGX_OK;
     }
 
+    ngx_http_iap_guard_count_checks(r, ctx, unit->d);
     ngx_http_iap_guard_describe(ctx, unit->layer, verdict, NULL);
 
     return ngx_http_iap_guard_end(r, ctx, verdict, unit->d->dry_run);
@@ -277,6 +296,18 @@ ngx_http_iap_guard_code_elsewhere(ngx_http_iap_guard_ctx_t *ctx)
     if (ctx->unit != NULL) {
         ngx_http_iap_guard_gate_leave(ctx->unit,
                                       NGX_HTTP_IAP_GUARD_GATE_NOT_ASKED);
+    }
+}
+
+
+/* the same, where others would wait for what this one has waited for: they go
+   on at once */
+
+void
+ngx_http_iap_guard_code_stuck(ngx_http_iap_guard_ctx_t *ctx)
+{
+    if (ctx->unit != NULL) {
+        ngx_http_iap_guard_gate_leave(ctx->unit, NGX_HTTP_IAP_GUARD_GATE_STUCK);
     }
 }
 
@@ -337,4 +368,26 @@ ngx_http_iap_guard_code_forsake(void *data)
     }
 
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
+}
+
+
+void
+ngx_http_iap_guard_code_abandon(ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_unit_t  *unit;
+
+    unit = ctx->unit;
+
+    if (unit == NULL) {
+        return;
+    }
+
+    ngx_http_iap_guard_code_forsake(unit);
+
+    unit->hold = NGX_HTTP_IAP_GUARD_ANSWER_FREE;
+    (void) ngx_http_iap_guard_held_take(&unit->held);
+
+    if (!ctx->decided) {
+        ctx->unit = NULL;
+    }
 }

@@ -2,7 +2,7 @@
  * What each layer is to check of a request.
  */
 
-#include "ngx_http_iap_guard_decide.h"
+#include "ngx_http_iap_guard_code.h"
 
 
 static ngx_int_t ngx_http_iap_guard_collect_checks(ngx_http_request_t *r,
@@ -42,6 +42,7 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     mode = ngx_http_iap_guard_mode(ctx->guard);
 
     if (mode == NGX_IAP_MODE_OFF) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return ngx_http_iap_guard_end(r, ctx, IAP_VERDICT_OFF, 0);
     }
 
@@ -65,6 +66,10 @@ ngx_http_iap_guard_collect(ngx_http_request_t *r,
     }
 
     ngx_http_iap_guard_body_end(ctx);
+
+    if (rc != NGX_OK) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+    }
 
     if (rc == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -410,6 +415,7 @@ ngx_http_iap_guard_check(ngx_http_iap_guard_decision_t *d,
 
     check->kind = kind;
     check->dry_run = layer->dry_run;
+    check->outcome = IAP_OUTCOME_NONE;
     check->reject_no_room =
                      layer->on_error == NGX_HTTP_IAP_GUARD_ON_ERROR_REJECT;
 

@@ -341,6 +341,9 @@ ngx_http_iap_guard_register(ngx_conf_t *cf,
 
     ngx_http_iap_guard_sort(conf->checks, conf->nchecks);
 
+    conf->guard->has_code |= conf->code != NULL;
+    conf->guard->nchecks = ngx_max(conf->guard->nchecks, conf->nchecks);
+
     return NGX_CONF_OK;
 }
 

@@ -49,6 +49,7 @@ ngx_http_iap_guard_make_ctx(ngx_http_request_t *r,
     ctx = cln->data;
     ngx_memzero(ctx, sizeof(ngx_http_iap_guard_ctx_t));
     ctx->guard = guard;
+    ctx->place = r->uri_changes;
 
     cln->handler = ngx_http_iap_guard_cleanup;
     ngx_http_set_ctx(r, ctx, ngx_http_iap_guard_module);

@@ -63,29 +63,10 @@ ngx_http_iap_guard_conclude(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d,
     ngx_int_t refused)
 {
-    ngx_uint_t                   i;
     iap_check_t                 *check;
     ngx_http_iap_guard_layer_t  *layer;
 
-    for (i = 0; i < d->n; i++) {
-        check = &d->checks[i];
-
-        if (check->outcome == IAP_OUTCOME_NO_ROOM) {
-            ngx_http_iap_guard_no_room(r, ctx, check);
-        }
-
-        if (check->dry_run
-            && (check->outcome == IAP_OUTCOME_REFUSED
-                || ((check->outcome == IAP_OUTCOME_NO_ROOM
-                     || check->outcome == IAP_OUTCOME_BROKEN)
-                    && check->reject_no_room)))
-        {
-            ngx_http_iap_guard_would_refuse(ctx, d->layers[i],
-                           check->outcome == IAP_OUTCOME_REFUSED
-                           ? IAP_VERDICT_LIMITED : IAP_VERDICT_UNAVAILABLE,
-                           check);
-        }
-    }
+    ngx_http_iap_guard_count_checks(r, ctx, d);
 
     if (refused < 0) {
 
@@ -116,6 +97,35 @@ ngx_http_iap_guard_conclude(ngx_http_request_t *r,
     }
 
     return ngx_http_iap_guard_end(r, ctx, ctx->verdict, d->dry_run);
+}
+
+
+void
+ngx_http_iap_guard_count_checks(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d)
+{
+    ngx_uint_t    i;
+    iap_check_t  *check;
+
+    for (i = 0; i < d->n; i++) {
+        check = &d->checks[i];
+
+        if (check->outcome == IAP_OUTCOME_NO_ROOM) {
+            ngx_http_iap_guard_no_room(r, ctx, check);
+        }
+
+        if (check->dry_run
+            && (check->outcome == IAP_OUTCOME_REFUSED
+                || ((check->outcome == IAP_OUTCOME_NO_ROOM
+                     || check->outcome == IAP_OUTCOME_BROKEN)
+                    && check->reject_no_room)))
+        {
+            ngx_http_iap_guard_would_refuse(ctx, d->layers[i],
+                           check->outcome == IAP_OUTCOME_REFUSED
+                           ? IAP_VERDICT_LIMITED : IAP_VERDICT_UNAVAILABLE,
+                           check);
+        }
+    }
 }
 
 

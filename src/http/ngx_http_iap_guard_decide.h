@@ -77,6 +77,15 @@ void ngx_http_iap_guard_describe(ngx_http_iap_guard_ctx_t *ctx,
 
 void ngx_http_iap_guard_free_trips(ngx_http_iap_guard_main_conf_t *imcf);
 
+/*
+ * Counts what the checks' outcomes say, but for that of the decision: layers in
+ * dry run that would have refused, and keys without room.  _conclude does; for
+ * whoever ends a decision, whose checks have their outcome, otherwise.
+ */
+
+void ngx_http_iap_guard_count_checks(ngx_http_request_t *r,
+    ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_decision_t *d);
+
 /* counts that a layer in dry run would have refused */
 
 void ngx_http_iap_guard_would_refuse(ngx_http_iap_guard_ctx_t *ctx,

@@ -87,6 +87,7 @@ ngx_http_iap_guard_enqueue(ngx_http_request_t *r,
         ngx_memzero(enqueue, sizeof(ngx_http_iap_guard_enqueue_t));
 
         enqueue->request = r;
+        enqueue->place = r->uri_changes;
         enqueue->queue = queue;
         enqueue->then = then;
         enqueue->wake.handler = ngx_http_iap_guard_enqueue_wake;
@@ -539,6 +540,7 @@ ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op)
 {
     ngx_http_iap_guard_put_t *counted = (ngx_http_iap_guard_put_t *) op;
 
+    ngx_http_request_t            *r;
     ngx_iap_ledger_result_e        result;
     ngx_http_iap_guard_enqueue_t  *enqueue;
 
@@ -556,8 +558,13 @@ ngx_http_iap_guard_enqueue_done(ngx_iap_ledger_op_t *op)
         result = NGX_IAP_LEDGER_OK;
     }
 
-    ngx_http_iap_guard_unit_given(&counted->given,
-                                  enqueue ? enqueue->request : NULL, result,
+    r = enqueue != NULL ? enqueue->request : NULL;
+
+    if (r != NULL && ngx_http_iap_guard_led_away(r, enqueue->place)) {
+        r = NULL;
+    }
+
+    ngx_http_iap_guard_unit_given(&counted->given, r, result,
                                   counted->put.ticket);
 
     if (enqueue == NULL) {
@@ -616,8 +623,17 @@ ngx_http_iap_guard_enqueue_wake(ngx_event_t *ev)
 
     ngx_http_set_log_request(c->log, r);
 
-    rc = ngx_http_iap_guard_go_on(r) == NGX_OK
-         ? enqueue->then(r, enqueue) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    rc = ngx_http_iap_guard_go_on(r, enqueue->place);
+
+    if (rc == NGX_DECLINED) {
+
+        /* it is in the queue all the same, if it could be */
+
+        return;
+    }
+
+    rc = rc == NGX_OK ? enqueue->then(r, enqueue)
+                      : NGX_HTTP_INTERNAL_SERVER_ERROR;
 
     ngx_http_finalize_request(r, rc);
 

@@ -9,7 +9,9 @@
  * moment nobody waits any more.  So a code that sells costs some of its
  * requests one question's time (in a file they would have waited for that
  * commit anyway), and a code of which none is free costs the ledger one
- * question at a time for each worker, however many come at once.
+ * question at a time for each worker, however many come at once.  Where the
+ * first one has waited in vain for something else, the others go on at once,
+ * or each would wait for that after the other.
  *
  *     enter -> first -----------------------> ... asks, told --> leave
  *        |                                                         |
@@ -163,7 +165,7 @@ void
 ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
     ngx_http_iap_guard_gate_e why)
 {
-    ngx_uint_t                  shared;
+    ngx_uint_t                  shared, opens;
     ngx_queue_t                *q;
     ngx_http_iap_guard_gate_t  *gate;
     ngx_http_iap_guard_unit_t  *waiting;
@@ -186,6 +188,9 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
     shared = why == NGX_HTTP_IAP_GUARD_GATE_TOLD
              && ngx_http_iap_guard_gate_shares(unit);
 
+    opens = why == NGX_HTTP_IAP_GUARD_GATE_TOLD
+            || why == NGX_HTTP_IAP_GUARD_GATE_STUCK;
+
     while (!ngx_queue_empty(&gate->waiting)) {
         q = ngx_queue_head(&gate->waiting);
         waiting = ngx_queue_data(q, ngx_http_iap_guard_unit_t, queue);
@@ -193,7 +198,7 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
         ngx_queue_remove(q);
         waiting->gate = NULL;
         waiting->unavailable = why == NGX_HTTP_IAP_GUARD_GATE_FAILED;
-        waiting->gated = why == NGX_HTTP_IAP_GUARD_GATE_TOLD;
+        waiting->gated = opens;
         waiting->shared = shared
                           && waiting->len == unit->len
                           && ngx_memcmp(waiting->code, unit->code,
@@ -213,7 +218,7 @@ ngx_http_iap_guard_gate_leave(ngx_http_iap_guard_unit_t *unit,
         }
     }
 
-    if (why != NGX_HTTP_IAP_GUARD_GATE_TOLD || shared) {
+    if (!opens || shared) {
         ngx_http_iap_guard_gate_free(unit->imcf, gate);
         return;
     }

@@ -90,6 +90,7 @@ typedef ngx_int_t (*ngx_http_iap_guard_enqueued_pt)(ngx_http_request_t *r,
 
 struct ngx_http_iap_guard_enqueue_s {
     ngx_http_request_t               *request;
+    ngx_uint_t                        place;    /* of it; see _wait */
     ngx_http_iap_guard_queue_t       *queue;
     ngx_http_iap_guard_enqueued_pt    then;
     ngx_iap_ledger_put_t             *put;      /* NULL: told */

@@ -4,13 +4,11 @@
  */
 
 #include "ngx_http_iap_guard_param.h"
+#include "ngx_http_iap_guard_redis_tls.h"
 #include "ngx_iap_redis_url.h"
 
 
 #define NGX_HTTP_IAP_GUARD_PREFIX_MAX    64
-
-/* certificates between a server's and the authority's, at most */
-#define NGX_HTTP_IAP_GUARD_TLS_DEPTH     9
 
 
 /* what the arguments say, until they are seen together */
@@ -19,9 +17,10 @@ typedef struct {
     ngx_iap_redis_conf_t    *conf;
     ngx_str_t                user;
     ngx_str_t                password;      /* of the file */
-    ngx_str_t                tls_ca;
     ngx_uint_t               machines;
     ngx_iap_durability_e     durability;
+
+    ngx_http_iap_guard_redis_tls_t  tls;
 
     ngx_iap_redis_url_t      url;           /* the first one */
 } ngx_http_iap_guard_redis_t;
@@ -32,7 +31,6 @@ typedef struct {
 #define NGX_HTTP_IAP_GUARD_REDIS_MASTER    1
 #define NGX_HTTP_IAP_GUARD_REDIS_USER      2
 #define NGX_HTTP_IAP_GUARD_REDIS_PASSWORD  3
-#define NGX_HTTP_IAP_GUARD_REDIS_TLS_CA    7
 
 
 static char *ngx_http_iap_guard_redis_urls(ngx_conf_t *cf,
@@ -44,12 +42,6 @@ static char *ngx_http_iap_guard_redis_mode(ngx_conf_t *cf,
     ngx_http_iap_guard_redis_t *rd, ngx_uint_t n, uint64_t given);
 static char *ngx_http_iap_guard_redis_auth(ngx_conf_t *cf,
     ngx_http_iap_guard_redis_t *rd, uint64_t given);
-static char *ngx_http_iap_guard_redis_tls(ngx_conf_t *cf,
-    ngx_http_iap_guard_redis_t *rd, uint64_t given);
-#if (NGX_SSL)
-static ngx_ssl_t *ngx_http_iap_guard_redis_ssl(ngx_conf_t *cf,
-    ngx_str_t *ca);
-#endif
 
 static char *ngx_http_iap_guard_redis_param_mode(ngx_conf_t *cf, void *conf,
     ngx_str_t *value, const void *post);
@@ -128,7 +120,17 @@ static ngx_http_iap_guard_param_t  ngx_http_iap_guard_redis_params[] = {
 
     { ngx_string("tls_ca"),
       ngx_http_iap_guard_param_text,
-      offsetof(ngx_http_iap_guard_redis_t, tls_ca),
+      offsetof(ngx_http_iap_guard_redis_t, tls.ca),
+      "the name of a file" },
+
+    { ngx_string("tls_cert"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_redis_t, tls.cert),
+      "the name of a file" },
+
+    { ngx_string("tls_key"),
+      ngx_http_iap_guard_param_text,
+      offsetof(ngx_http_iap_guard_redis_t, tls.key),
       "the name of a file" },
 
     { ngx_string("durability"),
@@ -187,7 +189,8 @@ ngx_http_iap_guard_redis(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         || ngx_http_iap_guard_redis_mode(cf, &rd, ngx_max(n, 2) - 1, given)
            != NGX_CONF_OK
         || ngx_http_iap_guard_redis_auth(cf, &rd, given) != NGX_CONF_OK
-        || ngx_http_iap_guard_redis_tls(cf, &rd, given) != NGX_CONF_OK)
+        || ngx_http_iap_guard_redis_tls(cf, rcf, &rd.tls, rd.url.tls)
+           != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -412,89 +415,6 @@ ngx_http_iap_guard_redis_auth(ngx_conf_t *cf, ngx_http_iap_guard_redis_t *rd,
 
     return NGX_CONF_OK;
 }
-
-
-static char *
-ngx_http_iap_guard_redis_tls(ngx_conf_t *cf, ngx_http_iap_guard_redis_t *rd,
-    uint64_t given)
-{
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    if (!rd->url.tls) {
-
-        if (given >> NGX_HTTP_IAP_GUARD_REDIS_TLS_CA & 1) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "\"tls_ca\" has no effect in \"%V\" without "
-                               "\"rediss://\"", &value[0]);
-            return NGX_CONF_ERROR;
-        }
-
-        return NGX_CONF_OK;
-    }
-
-#if (NGX_SSL)
-
-    rd->conf->link.ssl = ngx_http_iap_guard_redis_ssl(cf, &rd->tls_ca);
-    rd->conf->sentinel.ssl = rd->conf->link.ssl;
-
-    return rd->conf->link.ssl ? NGX_CONF_OK : NGX_CONF_ERROR;
-
-#else
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "\"rediss://\" in \"%V\" needs an nginx with TLS",
-                       &value[0]);
-
-    return NGX_CONF_ERROR;
-
-#endif
-}
-
-
-#if (NGX_SSL)
-
-static ngx_ssl_t *
-ngx_http_iap_guard_redis_ssl(ngx_conf_t *cf, ngx_str_t *ca)
-{
-    ngx_ssl_t           *ssl;
-    ngx_pool_cleanup_t  *cln;
-
-    ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
-    cln = ngx_pool_cleanup_add(cf->pool, 0);
-
-    if (ssl == NULL || cln == NULL) {
-        return NULL;
-    }
-
-    ssl->log = cf->log;
-
-    if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2|NGX_SSL_TLSv1_3, NULL)
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    cln->handler = ngx_ssl_cleanup_ctx;
-    cln->data = ssl;
-
-    if (ngx_ssl_trusted_certificate(cf, ssl, ca, NGX_HTTP_IAP_GUARD_TLS_DEPTH)
-        != NGX_OK)
-    {
-        return NULL;
-    }
-
-    if (ca->len == 0 && SSL_CTX_set_default_verify_paths(ssl->ctx) == 0) {
-        ngx_ssl_error(NGX_LOG_EMERG, cf->log, 0,
-                      "SSL_CTX_set_default_verify_paths() failed");
-        return NULL;
-    }
-
-    return ssl;
-}
-
-#endif
 
 
 static char *

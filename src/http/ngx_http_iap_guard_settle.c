@@ -627,6 +627,12 @@ ngx_http_iap_guard_settle_wake(ngx_event_t *ev)
     }
 
     r = unit->request;
+
+    if (ngx_http_iap_guard_led_away(r, unit->place)) {
+        ngx_http_iap_guard_abandon(r, unit->ctx);
+        return;
+    }
+
     c = r->connection;
 
     ngx_http_set_log_request(c->log, r);

@@ -113,6 +113,7 @@ ngx_http_iap_guard_trip(ngx_http_request_t *r, ngx_uint_t n)
 
     trip->imcf = imcf;
     trip->request = r;
+    trip->place = r->uri_changes;
     trip->cleanup = NULL;
     trip->told = 0;
     trip->reserving = 0;
@@ -237,6 +238,7 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
 
     if (trip->cleanup == NULL || ngx_http_iap_guard_subjects(trip) != NGX_OK)
     {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_trip_free(trip);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -251,6 +253,7 @@ ngx_http_iap_guard_depart(ngx_http_request_t *r,
     }
 
     if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -264,9 +267,25 @@ static ngx_int_t
 ngx_http_iap_guard_depart_code(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_int_t  rc;
+    ngx_int_t                       rc;
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
 
-    rc = ngx_http_iap_guard_code_begin(r, ctx, &trip->d);
+    d = &trip->d;
+
+    /* if the code refuses, the store is not asked what others would have */
+
+    for (i = 0; i < d->n; i++) {
+
+        if (d->checks[i].dry_run) {
+            ngx_http_iap_guard_hash(d);
+            ngx_iap_deny_observed(trip->imcf->zone, ctx->guard->slot,
+                                  d->checks, d->n);
+            break;
+        }
+    }
+
+    rc = ngx_http_iap_guard_code_begin(r, ctx, d);
 
     return rc == NGX_OK ? ngx_http_iap_guard_code_first(r, ctx) : rc;
 }
@@ -298,7 +317,7 @@ ngx_http_iap_guard_denied(ngx_http_iap_guard_ctx_t *ctx,
     ngx_http_iap_guard_hash(d);
 
     rc = ngx_iap_denied(zone, ctx->guard->slot, d->checks, d->n,
-                        ngx_http_iap_guard_trip_believed(trip));
+                        ngx_http_iap_guard_believed(trip));
 
     if (rc >= 0) {
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->denied, 1);
@@ -406,33 +425,20 @@ ngx_http_iap_guard_ask(ngx_http_request_t *r,
 static void
 ngx_http_iap_guard_wake(ngx_event_t *ev)
 {
-    ngx_connection_t           *c;
     ngx_http_request_t         *r;
     ngx_http_iap_guard_trip_t  *trip;
 
     trip = ev->data;
     r = trip->request;
-    c = r->connection;
 
-    ngx_http_set_log_request(c->log, r);
+    ngx_http_set_log_request(r->connection->log, r);
 
-    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, c->log, 0, "iap_guard wakes request");
+    ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "iap_guard wakes request");
 
     trip->told = 1;
 
-    if (ngx_http_iap_guard_go_on(r) != NGX_OK) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
-        ngx_http_run_posted_requests(c);
-        return;
-    }
-
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    ngx_http_core_run_phases(r);
-
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_resume(r, trip->place);
 }
 
 
@@ -469,7 +475,7 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
        before one has left, too */
 
     longest = layer->users != NULL ? NGX_IAP_DENY_DOUBT
-                                   : ngx_http_iap_guard_trip_believed(trip);
+                                   : ngx_http_iap_guard_believed(trip);
 
     ngx_iap_deny_others(imcf->zone, trip->d.ilcf->guard->slot,
                         &asked->checks[check], hashes, n, longest,
@@ -477,30 +483,20 @@ ngx_http_iap_guard_full(ngx_iap_decision_t *asked, ngx_uint_t check,
 }
 
 
-iap_ticks_t
-ngx_http_iap_guard_trip_believed(ngx_http_iap_guard_trip_t *trip)
-{
-    return ngx_http_iap_guard_believed(trip->imcf, trip->d.n,
-                                       trip->d.ilcf->code != NULL);
-}
-
-
 /* what is given back because a layer is broken is not provided for */
 
 iap_ticks_t
-ngx_http_iap_guard_believed(ngx_http_iap_guard_main_conf_t *imcf,
-    ngx_uint_t n, ngx_uint_t provisional)
+ngx_http_iap_guard_believed(ngx_http_iap_guard_trip_t *trip)
 {
-    ngx_iap_redis_mode_e  mode;
+    ngx_http_iap_guard_t   *guard;
+    ngx_iap_redis_mode_e    mode;
 
-    mode = imcf->redis_conf->mode;
+    guard = trip->d.ilcf->guard;
+    mode = trip->imcf->redis_conf->mode;
 
-    if (provisional) {
-        return NGX_IAP_DENY_DOUBT;
-    }
-
-    if (n > 1
-        && (mode == NGX_IAP_REDIS_CLUSTER || mode == NGX_IAP_REDIS_PROXY))
+    if (guard->has_code
+        || (guard->nchecks > 1
+            && (mode == NGX_IAP_REDIS_CLUSTER || mode == NGX_IAP_REDIS_PROXY)))
     {
         return NGX_IAP_DENY_DOUBT;
     }
@@ -538,6 +534,22 @@ ngx_http_iap_guard_forsake(void *data)
     }
 
     ngx_http_iap_guard_trip_free(trip);
+}
+
+
+void
+ngx_http_iap_guard_store_abandon(ngx_http_iap_guard_ctx_t *ctx)
+{
+    ngx_http_iap_guard_trip_t  *trip;
+
+    trip = ctx->trip;
+
+    if (trip != NULL) {
+        trip->cleanup->handler = NULL;
+        ctx->trip = NULL;
+
+        ngx_http_iap_guard_forsake(trip);
+    }
 }
 
 

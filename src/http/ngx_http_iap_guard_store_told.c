@@ -7,6 +7,8 @@
 #include "ngx_iap_deny.h"
 
 
+static void ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip,
+    ngx_uint_t n);
 static ngx_int_t ngx_http_iap_guard_reserve(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_settled(ngx_http_request_t *r,
@@ -41,11 +43,14 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
         (void) ngx_atomic_fetch_add(&ctx->guard->slot->fallbacks, 1);
     }
 
+    ngx_http_iap_guard_observe(trip, refused != -1 ? (ngx_uint_t) refused
+                                                  : d->n);
+
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
         ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
-                     ngx_http_iap_guard_trip_believed(trip), &d->since);
+                     ngx_http_iap_guard_believed(trip), &d->since);
         return ngx_http_iap_guard_conclude(r, ctx, d, refused);
     }
 
@@ -58,6 +63,38 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
     }
 
     return ngx_http_iap_guard_settled(r, ctx, trip, refused);
+}
+
+
+/* those of the first n that would have refused but for their dry run, for when
+   something behind them refuses without asking */
+
+static void
+ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
+{
+    ngx_uint_t                      i;
+    ngx_http_iap_guard_decision_t  *d;
+
+    d = &trip->d;
+
+    if (n == d->n && d->ilcf->code == NULL) {
+
+        while (n > 0 && d->checks[n - 1].dry_run) {
+            n--;
+        }
+    }
+
+    for (i = 0; i < n; i++) {
+
+        if (d->checks[i].dry_run
+            && d->checks[i].outcome == IAP_OUTCOME_REFUSED)
+        {
+            ngx_http_iap_guard_hash(d);
+            ngx_iap_deny(trip->imcf->zone, d->ilcf->guard->slot,
+                         &d->checks[i],
+                         ngx_http_iap_guard_believed(trip), &d->since);
+        }
+    }
 }
 
 
@@ -79,6 +116,7 @@ ngx_http_iap_guard_reserve(ngx_http_request_t *r,
     }
 
     if (rc != NGX_AGAIN) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         ngx_http_iap_guard_give_back(trip);
     }
 
@@ -138,7 +176,14 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
     d = &trip->d;
 
     if (refused != -1) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
+
+        if (trip->nbroken != 0) {
+            ngx_http_iap_guard_code_stuck(ctx);
+
+        } else {
+            ngx_http_iap_guard_code_elsewhere(ctx);
+        }
+
         ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {

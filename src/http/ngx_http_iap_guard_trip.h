@@ -16,6 +16,7 @@ struct ngx_http_iap_guard_trip_s {
     ngx_http_iap_guard_decision_t    d;
     ngx_iap_decision_t               asked;
     ngx_http_request_t              *request;
+    ngx_uint_t                       place;     /* of it; see _wait */
     ngx_http_cleanup_t              *cleanup;   /* ends the trip; NULL before
                                                    the store is asked */
     ngx_http_iap_guard_main_conf_t  *imcf;
@@ -40,10 +41,14 @@ ngx_int_t ngx_http_iap_guard_told(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_reserved(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip);
 
-/* ngx_http_iap_guard_believed() of its decision */
+/*
+ * For how long the deny cache is to believe what the store refuses: in doubt
+ * (see ngx_iap_deny.h) where some location of the guard, here or on another
+ * machine, gives back what it has taken: for a promo code that is none, or
+ * where layers' keys are in several places and another one refuses.
+ */
 
-iap_ticks_t ngx_http_iap_guard_trip_believed(
-    ngx_http_iap_guard_trip_t *trip);
+iap_ticks_t ngx_http_iap_guard_believed(ngx_http_iap_guard_trip_t *trip);
 
 /* what layers have taken, before something refused */
 

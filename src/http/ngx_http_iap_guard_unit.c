@@ -203,6 +203,17 @@ ngx_http_iap_guard_unit_settle(ngx_http_iap_guard_unit_t *unit,
 }
 
 
+/* whether there was a unit of this token; as far as the ledger has told */
+
+static ngx_uint_t
+ngx_http_iap_guard_unit_had(const ngx_iap_unit_t *told)
+{
+    return told->before == IAP_UNIT_RESERVED
+           || told->before == IAP_UNIT_KEPT
+           || told->before == IAP_UNIT_SOLD_UNKNOWN;
+}
+
+
 static void
 ngx_http_iap_guard_unit_done(ngx_iap_ledger_op_t *op)
 {
@@ -228,7 +239,12 @@ ngx_http_iap_guard_unit_done(ngx_iap_ledger_op_t *op)
            machine is concerned */
 
         ngx_iap_gone_changed(uop->imcf->zone, code);
-        ngx_iap_gone_no_holder(uop->imcf->zone, code, user);
+
+        /* not for another token's unit: he may have one all the same */
+
+        if (ngx_http_iap_guard_unit_had(told)) {
+            ngx_iap_gone_no_holder(uop->imcf->zone, code, user);
+        }
     }
 
     if (op->result == NGX_IAP_LEDGER_OK || op->result == NGX_IAP_LEDGER_NONE) {
@@ -246,9 +262,7 @@ ngx_http_iap_guard_unit_done(ngx_iap_ledger_op_t *op)
         /* what nobody had reserved is no unit that was released */
 
         if (event != IAP_CODE_EVENT_RELEASED
-            || told->before == IAP_UNIT_RESERVED
-            || told->before == IAP_UNIT_KEPT
-            || told->before == IAP_UNIT_SOLD_UNKNOWN)
+            || ngx_http_iap_guard_unit_had(told))
         {
             (void) ngx_atomic_fetch_add(&uop->slot->code[event], 1);
         }

@@ -163,7 +163,7 @@ sub whole {
 
     $text =~ s/((?:token_file|password_file)=|iap_guard_key_secret\s+)
                [^\s;]+/$1$folder\/secret/gx;
-    $text =~ s/\btls_ca=[^\s;]+//g;
+    $text =~ s/\btls_(?:ca|cert|key)=[^\s;]+//g;
     $text =~ s/\bsecret_file=[^\s;]+/secret_file=$folder\/webhook/g;
     $text =~ s/(iap_guard_queue_key)\s+[^;]+/$1 $folder\/key/g;
     $text =~ s/(iap_guard_ledger\s+)[^\s;]+/$1$folder\/ledger\/ledger.db/g;

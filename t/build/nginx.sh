@@ -327,6 +327,7 @@ END
 can_find_leaks() {
     local probe=$BUILD/asan/probe
 
+    mkdir -p "$BUILD/asan"
     [ -e "$probe" ] || echo 'int main(void) { return 0; }' \
         | cc -fsanitize=address -x c -o "$probe" -
     ASAN_OPTIONS=detect_leaks=1 "$probe" > /dev/null 2>&1

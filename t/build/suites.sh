@@ -6,7 +6,8 @@
 #
 # What a file of tests has said is in build/test/SUITE/FILE.log.
 
-ALL_SUITES="unit ledger lint perl redis plain store asan hup http2 waits load ends"
+ALL_SUITES="unit ledger lint perl redis curl plain store asan hup http2 waits load
+    ends"
 
 TEST_OUT=$BUILD/test
 
@@ -159,7 +160,9 @@ prepare() {
             locked build_installed ;;
         static)
             locked build_static ;;
-        link | route | curl | keeper | stock)
+        curl)
+            locked build_curl ;;
+        link | route | keeper | stock)
             locked installed_source "$BUILD/link/tree" ;;
     esac
 }
@@ -190,6 +193,22 @@ build_ledger() {
              NGX="$BUILD/dynamic" "${programs[@]}" \
         || die "the tests of the ledger do not compile"
 }
+
+# an nginx without HTTP, with the calls through libcurl
+
+build_curl() {
+    local log=$BUILD/curl/build.log
+
+    installed_source "$BUILD/link/tree"
+    mkdir -p "$BUILD/curl"
+
+    bash t/redis/link/build.sh "$BUILD/link/tree" "$BUILD/curl/out" t/curl \
+         > "$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        die "the nginx of t/curl does not compile"
+    }
+}
+
 
 ledger_programs() {
     local file
@@ -266,12 +285,19 @@ suite_route() {
 }
 
 
-# Calls through libcurl, likewise
+# Calls through libcurl, likewise, but small enough to be one of all suites:
+# its files mostly wait, and run beside each other
 
 suite_curl() {
+    local files nginx=$BUILD/curl/out/objs/nginx
+
+    # what takes longest is first
+
+    mapfile -t files < <(printf '%s\n' "$@" | sort -r)
+
     SUITE_ENV=()
-    run_suite curl 1 perl "$@" :: --source="$BUILD/link/tree" \
-        --build="$BUILD/curl/out"
+    can_find_leaks || SUITE_ENV=(ASAN_OPTIONS=detect_leaks=0)
+    run_suite curl 3 "perl t/curl/run --binary=$nginx --file" "${files[@]}"
 }
 
 
@@ -482,7 +508,7 @@ files_of() {
             link:t/redis/link/run)  echo "$file" ;;
             route:t/redis/route/run) echo "$file" ;;
             stock:t/redis/stock/run) echo "$file" ;;
-            curl:t/curl/run)        echo "$file" ;;
+            curl:t/curl/*.pl)       echo "$file" ;;
             keeper:t/ledger/keeper/run) echo "$file" ;;
             lint:t/build/lint*.t)   echo "$file" ;;
             *:t/build/lint*.t)      ;;
@@ -511,7 +537,7 @@ run_suites() {
 
     [ $# -gt 0 ] || set -- t/unit/ut_*.c t/ledger/ledger_*.c t/*.t t/*/*.t \
                               t/load/*.pl t/redis/*.pl t/redis/link/run \
-                              t/redis/route/run t/redis/stock/run t/curl/run \
+                              t/redis/route/run t/redis/stock/run t/curl/*.pl \
                               t/ledger/keeper/run
 
     for suite in ${SUITES:-$ALL_SUITES}; do

@@ -46,7 +46,18 @@ test fails => sub {
 };
 
 
-# a server on a loop in a child process, that closes connections which idle
+# A server on a loop in a child process, that closes connections which idle, as
+# one does that has closed, and is asked all the same.
+#
+#   die => 1        of each connection, after so many calls
+#   first => 8      only the first ones do
+#   reset => 1      with a reset
+#   pause => 0.1    so long after it was asked
+#   gather => 8     nobody is answered before so many have asked
+#   mute => 1       whoever comes after the first ones is not answered
+#
+# Retry-After of its answers is this connection's number, how many calls it has
+# answered, and how many connections have died of one.
 
 sub idle_server {
     my (%how) = @_;
@@ -56,41 +67,16 @@ sub idle_server {
     my $child = IapGuard::Child->start(sub {
         my ($gone) = @_;
         my $loop = IapGuard::Loop->new;
-        my ($done, $connections, $calls) = (0, 0, 0);
+        my $done = 0;
+        my %all  = (connections => 0, calls => 0, deaths => 0,
+                    gathered => []);
 
         $loop->on_read($gone, sub { $done = 1 });
         $loop->on_read($listener, sub {
             my $socket = $listener->accept or return;
-            my ($n, $in) = (0, '');
 
-            $connections++;
             $socket->blocking(0);
-
-            $loop->on_read($socket, sub {
-                my $got = sysread $socket, $in, 65_536, length $in;
-                return if !defined $got && $!{EAGAIN};
-
-                # as a server does that has closed, and is asked all the same
-
-                if (!$got || ($how{die} && $n == $how{die})) {
-                    setsockopt $socket, SOL_SOCKET, SO_LINGER,
-                               pack 'ii', 1, 0 if $how{reset};
-                    $loop->forget($socket);
-                    close $socket;
-                    return;
-                }
-
-                my ($head, $body) = split /\r\n\r\n/, $in, 2;
-                return unless defined $body
-                    && $head =~ /^Content-Length: (\d+)/m
-                    && length $body >= $1;
-                $in = '';
-                $n++;
-                $calls++;
-                syswrite $socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
-                                  . "Retry-After: $connections,$calls\r\n"
-                                  . "\r\nok";
-            });
+            idle_connection($loop, $socket, \%all, %how);
         });
         $loop->run_until(sub { $done });
         return 0;
@@ -101,6 +87,54 @@ sub idle_server {
 }
 
 
+sub idle_connection {
+    my ($loop, $socket, $all, %how) = @_;
+    my ($n, $in, $dying) = (0, '', 0);
+    my $number = ++$all->{connections};
+    my $dies   = $how{die} && $number <= ($how{first} || $number);
+
+    my $end = sub {
+        return if !defined fileno $socket;
+        setsockopt $socket, SOL_SOCKET, SO_LINGER, pack 'ii', 1, 0
+            if $how{reset};
+        $loop->forget($socket);
+        close $socket;
+    };
+
+    $loop->on_read($socket, sub {
+        my $got = sysread $socket, $in, 65_536, length $in;
+
+        return if !defined $got && $!{EAGAIN};
+        return $end->() if !$got;
+
+        if ($dies && $n == $how{die}) {
+            return if $dying++;
+            $all->{deaths}++;
+            return $how{pause} ? $loop->after($how{pause}, $end) : $end->();
+        }
+
+        return if $how{mute} && $number > $how{first};
+
+        my ($head, $body) = split /\r\n\r\n/, $in, 2;
+        return unless defined $body && $head =~ /^Content-Length: (\d+)/m
+                      && length $body >= $1;
+        $in = '';
+        $n++;
+        $all->{calls}++;
+
+        push @{ $all->{gathered} },
+            [$socket, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"
+                      . "Retry-After: $number,$all->{calls},$all->{deaths}"
+                      . "\r\n\r\nok"];
+        return if $all->{calls} < ($how{gather} || 0);
+
+        syswrite $_->[0], $_->[1] foreach splice @{ $all->{gathered} };
+    });
+
+    return;
+}
+
+
 test kept => sub {
     my ($port, $server) = idle_server();
     my $nginx = nginx();
@@ -108,7 +142,7 @@ test kept => sub {
     foreach my $n (1 .. 5) {
         my $done = $nginx->call($n, 'POST', "http://127.0.0.1:$port/",
                                 'data={}');
-        is "$done->{transport} $done->{retry_after}", "ok 1,$n",
+        is "$done->{transport} $done->{retry_after}", "ok 1,$n,0",
            "call $n, on the same connection";
     }
 
@@ -124,9 +158,10 @@ test died_idle => sub {
         foreach my $n (1 .. 4) {
             my $done = $nginx->call($n, 'POST', "http://127.0.0.1:$port/",
                                     'data={}');
-            is "$done->{transport} $done->{retry_after}", "ok $n,$n",
+            is "$done->{transport} $done->{retry_after}", "ok $n,$n," . ($n - 1),
                "call $n, on a fresh connection after the kept one died"
                . ($reset ? ' of a reset' : '');
+            is $done->{error}, '', 'and nothing was wrong';
         }
 
         ends_well($nginx);
@@ -138,7 +173,7 @@ test died_idle => sub {
     foreach my $n (1 .. 4) {
         my $done = $other->call($n, 'POST', "http://127.0.0.1:$port/",
                                 'body=5000000');
-        is "$done->{transport} $done->{retry_after}", "ok $n,$n",
+        is "$done->{transport} $done->{retry_after}", "ok $n,$n," . ($n - 1),
            "call $n, with a long body that was cut off";
     }
 
@@ -152,8 +187,85 @@ test died_idle => sub {
                               'http://127.0.0.1:' . $server->port . '/');
 
     is $done->{transport}, 'reset', 'a fresh one that died: reset';
-    $nginx->tell('send 2 GET http://127.0.0.1:' . $server->port . '/_calls');
-    is $nginx->ended(2)->{crc}, '83dcefb7', 'asked 1 time';
+    is $server->calls, 1, 'asked once';
+    ends_well($nginx);
+};
+
+
+# It is seen when the next piece of a body is sent, and not when an answer is
+# read, which libcurl takes for a failure.
+
+test died_meanwhile => sub {
+    foreach my $host ('127.0.0.1', 'good.test') {
+        my ($port, $server) = idle_server(die => 1, reset => 1, pause => 0.1);
+        my $nginx = nginx();
+        my $url   = "http://$host:$port/";
+
+        is $nginx->call(1, 'POST', $url, 'data={}')->{transport}, 'ok', $host;
+
+        $nginx->tell('late');
+        my $done = $nginx->call(2, 'POST', $url, 'body=200000');
+        is "$done->{transport} $done->{retry_after}", 'ok 2,2,1',
+           'once more, on a fresh connection';
+        is $done->{error}, '', 'and nothing was wrong';
+
+        # a fresh one that dies likewise is no kept one
+
+        my $raw = server('POST' => [\0.1, 'reset']);
+        $nginx->tell('late');
+        $done = $nginx->call(3, 'POST', "http://$host:" . $raw->port . '/',
+                             'body=200000');
+        is $done->{transport}, 'reset', 'a fresh one that died: reset';
+        is $raw->calls, 1, 'asked once';
+
+        ends_well($nginx);
+    }
+};
+
+
+# more of them than libcurl tries, one after the other
+
+test all_died => sub {
+    foreach my $reset (0, 1) {
+        my ($port, $server) = idle_server(die => 1, first => 16, gather => 16,
+                                          reset => $reset, pause => 0.02);
+        my $nginx = nginx();
+        my ($free) = $nginx->stat;
+        my $url = "http://127.0.0.1:$port/";
+
+        $nginx->tell("send $_ POST $url data={}") foreach 1 .. 16;
+        is $nginx->ended($_)->{transport}, 'ok', "connection $_"
+            foreach 1 .. 16;
+
+        my $done = $nginx->call(17, 'POST', $url, 'data={}');
+        my ($number, $calls, $deaths) = split /,/, $done->{retry_after};
+
+        is "$done->{transport} $number $calls", 'ok 17 17',
+           'a fresh one when many had died';
+        cmp_ok $deaths, '>', 1, 'of some of which libcurl had taken others';
+        cmp_ok $deaths, '<', 12, 'but it did not try them all';
+        cmp_ok $done->{ms}, '>=', 19 * $deaths, 'took as long as all of it';
+        is join(' ', $nginx->stat), "$free 0", 'nothing is left';
+        ends_well($nginx);
+    }
+};
+
+
+# which is one call still, and has its time once
+
+test died_and_hangs => sub {
+    my ($port, $server) = idle_server(die => 1, first => 8, gather => 8,
+                                      reset => 1, pause => 0.1, mute => 1);
+    my $nginx = nginx();
+    my $url   = "http://127.0.0.1:$port/";
+
+    $nginx->tell("send $_ POST $url data={}") foreach 1 .. 8;
+    is $nginx->ended($_)->{transport}, 'ok', "connection $_" foreach 1 .. 8;
+
+    my $done = $nginx->call(9, 'POST', $url, 'data={}', 'timeout=900');
+    is $done->{transport}, 'timeout', 'the fresh one is not answered';
+    between $done->{ms}, 890, 1300, 'in the time of one call';
+
     ends_well($nginx);
 };
 
@@ -170,11 +282,21 @@ test starved => sub {
 
     is $nginx->call(1, 'POST', "$url/a")->{transport}, 'ok', "works";
 
-    $nginx->tell("send 2 POST $url/hang timeout=1000");
-    $nginx->line(qr/^start 2/);
-    $nginx->tell('take');
+    # that it has begun is said before libcurl has opened anything for it: the
+    # server has to have it
 
-    my $done = $nginx->call(3, 'POST', "$url/a");
+    my $begun = now();
+    $nginx->tell("send 2 POST $url/hang timeout=1000");
+    sleep 0.005 until $server->calls == 2 || now() > $begun + 5;
+
+    # none for this one, which is sent before they are gone
+
+    $nginx->tell("send 5 POST $url/a\ntake");
+    my $done = $nginx->ended(5);
+    is $done->{transport}, 'local', "begun, but too late to get one: our own";
+    like $done->{error}, qr/worker_connections/, "and says so";
+
+    $done = $nginx->call(3, 'POST', "$url/a");
     is $done->{transport}, 'local', "no connections: our own side";
     like $done->{error}, qr/worker_connections/, "and says so";
 

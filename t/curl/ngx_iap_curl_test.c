@@ -14,6 +14,9 @@
  *     stat                         "stat FREE_CONNECTIONS TRANSFERS"
  *     lag                          "lag MS": how late the latest timers were
  *                                  since this was last asked
+ *     late                         the next piece of a body is sent when the
+ *                                  other side has reset the connection, or a
+ *                                  second later
  *     destroy                      in place of the process's end
  *
  * WORDs: data=TEXT or body=LEN, header=Name:value ("%20" is a blank),
@@ -32,6 +35,7 @@
 #include <ngx_thread_pool.h>
 
 #include <dlfcn.h>
+#include <poll.h>
 
 
 #define NGX_IAP_CURL_TEST_HEADERS  16
@@ -92,6 +96,7 @@ static ngx_uint_t                  ngx_iap_curl_test_inside;
 static ngx_event_t                 ngx_iap_curl_test_timer;
 static uint64_t                    ngx_iap_curl_test_due;
 static uint64_t                    ngx_iap_curl_test_lag;
+static ngx_uint_t                  ngx_iap_curl_test_late;
 
 
 static const char *const  ngx_iap_curl_test_transports[] = {
@@ -168,6 +173,30 @@ getaddrinfo(const char *node, const char *service,
     }
 
     return libc("127.0.0.1", service, &numeric, res);
+}
+
+
+/* libc's, but that a piece of a body may be late, see above: what comes in
+   time by chance comes too late each time */
+
+ssize_t
+send(int s, const void *bytes, size_t len, int flags)
+{
+    struct pollfd  fd;
+
+    ssize_t (*libc)(int, const void *, size_t, int);
+
+    *(void **) &libc = dlsym(RTLD_NEXT, "send");
+
+    if (ngx_iap_curl_test_late && len > 0 && *(u_char *) bytes == 'x') {
+        ngx_iap_curl_test_late = 0;
+
+        fd.fd = s;
+        fd.events = 0;
+        (void) poll(&fd, 1, 1000);
+    }
+
+    return libc(s, bytes, len, flags);
 }
 
 
@@ -290,6 +319,9 @@ ngx_iap_curl_test_line(ngx_uint_t n, char **words)
     } else if (ngx_strcmp(words[0], "lag") == 0) {
         ngx_iap_test_say("lag %uL", ngx_iap_curl_test_lag);
         ngx_iap_curl_test_lag = 0;
+
+    } else if (ngx_strcmp(words[0], "late") == 0) {
+        ngx_iap_curl_test_late = 1;
 
     } else if (ngx_strcmp(words[0], "destroy") == 0) {
         ngx_iap_curl_test_destroy();

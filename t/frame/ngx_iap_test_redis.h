@@ -12,7 +12,8 @@
 #include "ngx_iap_zone.h"
 
 
-/* _node: slots, of an ngx_iap_node_t, and of an ngx_iap_link_conf_t */
+/* _node: slots, of an ngx_iap_node_t, and of an ngx_iap_link_conf_t.  A node
+   may have several addresses, with a comma between. */
 
 char *ngx_iap_test_set_node(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_iap_test_set_resolver(ngx_conf_t *cf, ngx_command_t *cmd,

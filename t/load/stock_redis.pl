@@ -210,6 +210,16 @@ sub unsafe {
     is $machine->redeem('SPRING', 'ann')->{status}, 200, 'unsafe: given out';
     is metrics($machine), '1 0', 'unsafe: so do metrics';
 
+    # and again, within a minute
+
+    $redis->command('CONFIG', 'SET', 'appendonly', 'no');
+    ok $machine->nginx->wait_for(15, sub {
+        metrics($machine) eq '0 0' && lines($machine, $lost) == 2
+    }), 'unsafe: again';
+    $redis->command('CONFIG', 'SET', 'appendonly', 'yes');
+    ok $machine->nginx->wait_for(15, sub { metrics($machine) eq '1 0' }),
+        'unsafe: and no more, again';
+
     $redis->command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
     ok $machine->nginx->wait_for(15, sub {
         $machine->redeem('SPRING', 'bob' . rand)->{status} == 503

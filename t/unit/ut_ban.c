@@ -26,6 +26,7 @@ static void test_lifted(void);
 static void test_lifted_elsewhere(void);
 static void test_told(void);
 static void test_heard_again(void);
+static void test_read_again(void);
 static void test_remembered(void);
 static void test_many(void);
 static void bans_init(bans_t *b);
@@ -59,6 +60,7 @@ main(void)
     test_lifted_elsewhere();
     test_told();
     test_heard_again();
+    test_read_again();
     test_remembered();
     test_many();
 
@@ -405,6 +407,7 @@ test_heard_again(void)
 {
     bans_t                 b;
     static iap_ban_when_t  then = { 50, 60 }, later = { 300, 350 };
+    static iap_ban_when_t  perhaps_later = { 50, 300 };
 
     bans_init(&b);
 
@@ -418,7 +421,7 @@ test_heard_again(void)
     put_when(&b, 1, 9000, &later, 700);
     ut_ok(!is_lifted(&b, 1, 0), "made anew, it is not over");
 
-    put_when(&b, 1, 9500, &then, 700);
+    put_when(&b, 1, 9500, &perhaps_later, 700);
     ut_ok(!lift(&b, 1, 290, 299) && left(&b, 1, 9000) == 500,
           "of two bans the later counts for a lift");
     ut_ok(lift(&b, 1, 290, 300) && is_lifted(&b, 1, 290)
@@ -429,6 +432,45 @@ test_heard_again(void)
     put_when(&b, 1, 600, NULL, 500);
     ut_ok(left(&b, 1, 600) == 0 && !is_lifted(&b, 1, 0),
           "one that has passed was not lifted");
+}
+
+
+/* all that has been told is told once more */
+
+static void
+test_read_again(void)
+{
+    bans_t                 b;
+    static iap_ban_when_t  first = { 50, 60 }, last = { 300, 350 };
+
+    bans_init(&b);
+
+    put_when(&b, 1, 9000, &first, 100);
+    ut_ok(lift(&b, 1, 150, 200), "banned for long, and lifted");
+    put_when(&b, 1, 600, &last, 400);
+    ut_ok(left(&b, 1, 400) == 200, "and banned for a shorter time");
+
+    put_when(&b, 1, 9000, &first, 410);
+    ut_ok(left(&b, 1, 410) == 190 && !lift(&b, 1, 150, 200)
+          && left(&b, 1, 410) == 190, "told again, it lasts no longer");
+    put_when(&b, 1, 600, &last, 410);
+    ut_ok(left(&b, 1, 410) == 190, "nor by the last one");
+
+    /* where one can't tell, all that follows is as it was the first time */
+
+    first.latest = 300;
+    put_when(&b, 1, 9000, &first, 410);
+    ut_ok(left(&b, 1, 410) == 8590 && lift(&b, 1, 150, 320),
+          "what may be new counts, and so does its lift");
+    put_when(&b, 1, 600, &last, 410);
+    ut_ok(left(&b, 1, 410) == 190, "and the last one");
+
+    /* who has banned here has not been told all that came before */
+
+    put_when(&b, 2, 600, NULL, 400);
+    first.latest = 60;
+    put_when(&b, 2, 9000, &first, 410);
+    ut_ok(left(&b, 2, 410) == 8590, "made here: an older one is news");
 }
 
 

@@ -9,12 +9,14 @@ package IapGuard::RawServer;
 #       '/late' => [\0.5, "HTTP/1.1 204 No Content\r\n\r\n"],
 #       '/gone' => ['reset']);
 #   $server->port;
+#   $server->calls;             # requests so far, in all
+#   $server->calls('/cut');     # and with this path
 #
 # A script is a list of: bytes to send; a pause, as a reference to a number of
 # seconds; 'reset' (RST in place of an end); 'hang' (nothing more, until the
 # client leaves); 'keep' (the connection stays open for another request).  At its
 # end the connection is closed.  A path that there is no script for gets 404;
-# GET /_calls the number of requests so far, in all.
+# GET /_calls and GET /_calls/PATH what calls() says.
 #
 # A name that is no path stands for what does not speak HTTP: its script is
 # played to whatever begins with these bytes.
@@ -22,6 +24,7 @@ package IapGuard::RawServer;
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Socket qw(SOL_SOCKET SO_LINGER);
 
 use IapGuard::Child;
@@ -35,7 +38,7 @@ sub start {
     my $listener = IapGuard::HTTPServer->listener(0);
     my $self = bless {
         listener => $listener, port => $listener->sockport,
-        scripts => \%scripts, calls => 0,
+        scripts => \%scripts, calls => 0, calls_to => {},
     }, $class;
 
     $self->{child} = IapGuard::Child->start(sub { $self->_serve(@_) });
@@ -46,6 +49,19 @@ sub start {
 
 
 sub port { return $_[0]{port} }
+
+
+sub calls {
+    my ($self, $path) = @_;
+    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1',
+                                       PeerPort => $self->{port})
+        or die "connect: $!\n";
+
+    syswrite $socket, 'GET /_calls' . ($path // '') . " HTTP/1.0\r\n\r\n";
+    my $text = do { local $/; <$socket> };
+
+    return (split /\r\n\r\n/, $text)[1];
+}
 
 
 sub _serve {
@@ -111,14 +127,15 @@ sub _play {
     my $script = $self->{scripts}{$path}
                  || ["HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"];
 
-    if ($path eq '/_calls') {
-        my $body = $self->{calls};
+    if ($path =~ m{^/_calls(/.*)?\z}) {
+        my $body = defined $1 ? $self->{calls_to}{$1} || 0 : $self->{calls};
 
         $script = ["HTTP/1.1 200 OK\r\nContent-Length: " . length($body)
                    . "\r\n\r\n$body"];
 
     } else {
         $self->{calls}++;
+        $self->{calls_to}{$path}++;
     }
 
     return $self->_step($connection, @$script);

@@ -1,9 +1,12 @@
 package IapGuard::RedisServer;
 
 # A real redis-server on loopback that keeps nothing, with certificates where
-# wanted: ca.crt is the authority, other.crt another one.
+# wanted: ca.crt is the authority, other.crt another one.  With `tls_clients` a
+# client needs one as well, and there are client.crt and client.key, signed by
+# the authority, and stranger.crt and stranger.key, by the other one.
 #
 #   my $redis = IapGuard::RedisServer->new(folder => $folder, tls => 1);
+#   my $redis = IapGuard::RedisServer->new(tls => 1, tls_clients => 1);
 #   $redis->node;  $redis->tls_node;
 #   $redis->kill;  $redis->start;       # at the same address
 #   $redis->running;
@@ -67,7 +70,8 @@ sub start {
     my $folder = $self->{folder};
 
     my @tls = $self->{tls}
-        ? ('--tls-port', $self->{tls_port}, '--tls-auth-clients', 'no',
+        ? ('--tls-port', $self->{tls_port},
+           '--tls-auth-clients', $self->{tls_clients} ? 'yes' : 'no',
            '--tls-cert-file', "$folder/redis.crt",
            '--tls-key-file', "$folder/redis.key",
            '--tls-ca-cert-file', "$folder/ca.crt")
@@ -262,15 +266,29 @@ sub _certificates {
                  . " -keyout $folder/$ca.key -out $folder/$ca.crt");
     }
 
-    open my $names, '>', "$folder/names" or die "$folder/names: $!\n";
-    print {$names} "subjectAltName=DNS:redis.test,IP:127.0.0.1\n";
-    close $names;
+    _signed($folder, 'redis', 'ca', 'DNS:redis.test,IP:127.0.0.1');
 
-    _openssl("req -newkey rsa:2048 -nodes -subj /CN=redis"
-             . " -keyout $folder/redis.key -out $folder/redis.csr");
-    _openssl("x509 -req -days 2 -in $folder/redis.csr -CA $folder/ca.crt"
-             . " -CAkey $folder/ca.key -CAcreateserial"
-             . " -extfile $folder/names -out $folder/redis.crt");
+    if ($self->{tls_clients}) {
+        _signed($folder, 'client', 'ca', 'DNS:client.test');
+        _signed($folder, 'stranger', 'other', 'DNS:client.test');
+    }
+
+    return;
+}
+
+
+sub _signed {
+    my ($folder, $who, $ca, $names) = @_;
+
+    open my $file, '>', "$folder/names" or die "$folder/names: $!\n";
+    print {$file} "subjectAltName=$names\n";
+    close $file or die "$folder/names: $!\n";
+
+    _openssl("req -newkey rsa:2048 -nodes -subj /CN=$who"
+             . " -keyout $folder/$who.key -out $folder/$who.csr");
+    _openssl("x509 -req -days 2 -in $folder/$who.csr -CA $folder/$ca.crt"
+             . " -CAkey $folder/$ca.key -CAcreateserial"
+             . " -extfile $folder/names -out $folder/$who.crt");
 
     return;
 }

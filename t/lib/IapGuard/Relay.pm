@@ -8,6 +8,7 @@ package IapGuard::Relay;
 #   $relay->state('refuse');    # connections are closed, new ones at once
 #   $relay->state('hole');      # nothing arrives any more, and nobody is told
 #   $relay->state('open');      # as before: what was on its way arrives, late
+#   $relay->to(6380);           # new connections go to another server
 #
 # A connection that a side closed in a hole ends when that is over, and what it
 # had sent arrives before: as it is with a network that was cut.
@@ -48,6 +49,12 @@ sub new {
 
 sub port { return $_[0]{port} }
 sub stop { return $_[0]{child}->stop }
+
+
+sub to {
+    my ($self, $port) = @_;
+    return $self->state("to $port");
+}
 
 
 sub state {
@@ -97,6 +104,12 @@ sub _told {
     $socket->blocking(1);
     my $state = <$socket>;
     return if !defined $state;
+
+    if ($state =~ /^to (\d+)/) {
+        $self->{to} = $1;
+        print {$socket} "ok\n";
+        return;
+    }
 
     chomp($self->{state} = $state);
 

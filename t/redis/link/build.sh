@@ -40,4 +40,4 @@ if stale; then
         --with-ld-opt="-fsanitize=address" --add-module="$addon"
 fi
 
-make -s -f objs/Makefile
+make -s -j "$(nproc 2> /dev/null || echo 2)" -f objs/Makefile

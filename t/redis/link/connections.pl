@@ -3,6 +3,7 @@
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -168,6 +169,53 @@ test no_slot => sub {
     ok defined $nginx->works_within(2), 'it works when there is one again';
 
     ends_well($nginx, qr/worker_connections are not enough/);
+};
+
+
+# Addresses of one node, of which only the last is any good: none of the others
+# hides it for longer than it takes to give that one up.
+
+my %BAD = (
+    'nobody there' => [],
+    'no answer to connect()' => [holes => 1],
+    'no answer to AUTH'      => [mute => 1, password => 'secret'],
+    'no answer to a command' => [mute => 1],
+    'no handshake'           => [mute => 1, tls => 'unverified'],
+);
+
+test addresses => sub {
+    foreach my $what (sort keys %BAD) {
+        my %options = @{ $BAD{$what} };
+        my ($hole, $mute, $tls)
+            = (delete @options{qw(holes mute)}, $options{tls});
+        my $redis = $tls ? redis('addresses', tls => 1)
+                         : fake(auth => $options{password});
+        my $port  = $tls ? ($redis->tls_node =~ /(\d+)$/)[0] : $redis->port;
+        my (@deaf, @full);
+
+        foreach my $address ('127.0.0.2', '127.0.0.3') {
+            push @deaf, IO::Socket::INET->new(LocalAddr => $address,
+                LocalPort => $port, Proto => 'tcp',
+                Listen => $hole ? 1 : 64) // die "$address: $!\n"
+                if $hole || $mute;
+            push @full, map { IO::Socket::INET->new(PeerAddr => $address,
+                PeerPort => $port, Blocking => 0) } 1 .. ($hole ? 4 : 0);
+        }
+
+        my $nginx = nginx("127.0.0.2,127.0.0.3,127.0.0.1:$port", %options,
+                          timeout => '100ms');
+        my $took = $nginx->works_within(6);
+
+        ok defined $took, "$what: the next address is tried"
+            or diag $nginx->log_lines(qr/./);
+        cmp_ok $took // 9, '<', 3.5, 'soon';
+
+        # what is good stays in use
+
+        is +($nginx->ask(1, 'ECHO', 'mine'))[2], '$mine', 'it works';
+        ends_well($nginx);
+        $redis->stop;
+    }
 };
 
 

@@ -3,6 +3,7 @@
  *
  *     send ID ACTION WORD...   "sent ID ok" or "sent ID declined", later
  *                              "done ID RESULT MS REPLY"
+ *     large ID LEN             as "send ID none ECHO", of so many bytes
  *     burst N WINDOW LEN       N times ECHO of different texts of LEN bytes,
  *                              WINDOW of them at once, each followed by
  *                              another from inside `done`; then
@@ -62,6 +63,7 @@ static ngx_int_t ngx_iap_link_test_init(ngx_cycle_t *cycle, void *conf);
 static void ngx_iap_link_test_end(void);
 static ngx_int_t ngx_iap_link_test_line(ngx_uint_t n, char **words);
 static void ngx_iap_link_test_send(ngx_uint_t n, char **words);
+static void ngx_iap_link_test_large(ngx_int_t id, size_t len);
 static void ngx_iap_link_test_done(ngx_iap_op_t *op,
     ngx_iap_op_result_e result, redisReply *reply);
 static void ngx_iap_link_test_act(ngx_iap_link_test_op_t *op);
@@ -213,6 +215,9 @@ ngx_iap_link_test_line(ngx_uint_t n, char **words)
     if (ngx_strcmp(words[0], "send") == 0 && n > 3) {
         ngx_iap_link_test_send(n - 1, words + 1);
 
+    } else if (ngx_strcmp(words[0], "large") == 0 && n == 3) {
+        ngx_iap_link_test_large(atoi(words[1]), atoi(words[2]));
+
     } else if (ngx_strcmp(words[0], "burst") == 0 && n == 4) {
         burst = &ngx_iap_link_test_bursting;
         ngx_memzero(burst, sizeof(ngx_iap_link_test_burst_t));
@@ -322,6 +327,29 @@ ngx_iap_link_test_send(ngx_uint_t n, char **words)
     op->action.len = ngx_strlen(words[1]);
 
     ngx_iap_link_test_submit(op);
+}
+
+
+static void
+ngx_iap_link_test_large(ngx_int_t id, size_t len)
+{
+    char  *words[4];
+
+    char  none[] = "none", echo[] = "ECHO", number[NGX_INT_T_LEN + 1];
+
+    *ngx_sprintf((u_char *) number, "%i", id) = '\0';
+
+    words[0] = number;
+    words[1] = none;
+    words[2] = echo;
+    words[3] = malloc(len + 1);
+
+    ngx_memset(words[3], 'x', len);
+    words[3][len] = '\0';
+
+    ngx_iap_link_test_send(4, words);
+
+    free(words[3]);
 }
 
 

@@ -54,7 +54,55 @@ test auth => sub {
     my $nginx = nginx($redis, password => $secret =~ s/"/\\"/r);
     is +($nginx->ask(1, 'PING'))[0], 'closed', 'AUTH is unknown: closed';
     ok !$nginx->log_lines(qr/geheim/), 'a quoted password is not told either';
-    ok $nginx->log_lines(qr/AUTH refused, "ERR"/), 'the code is';
+    ok $nginx->log_lines(qr/\[info\].*answer to AUTH: ERR,/), 'the code is';
+    ends_well($nginx);
+};
+
+
+# What an administrator has to mend, and what passes
+
+test auth_busy => sub {
+    my %said = (
+        "ERR max number of clients reached" => 'it has too many clients',
+        "ERR max number of clients + cluster connections reached"
+            => 'it has too many clients',
+        "BUSY Redis is busy running a script. You can only call ..." => 'BUSY',
+        "LOADING Redis is loading the dataset in memory"          => 'LOADING',
+        "MASTERDOWN Link with MASTER is down"                  => 'MASTERDOWN',
+    );
+
+    foreach my $case (['AUTH', 'k3y'], ['SELECT', 7]) {
+        my ($command, $key) = @$case;
+
+        foreach my $error (sort keys %said) {
+            my $redis = fake();
+            $redis->behave($key, raw => "-$error\r\n");
+            my $nginx = nginx($redis, $command eq 'AUTH' ? 'password' : 'db',
+                              $key, timeout => '300ms');
+
+            is +($nginx->ask(1, 'PING'))[0], 'closed', "$command, $error";
+            ok $nginx->log_lines(
+                qr/\[info\].*in answer to $command: $said{$error},/),
+                'what it is';
+
+            # the server says so before it was asked
+
+            $redis->behave($key);
+            $redis->behave('accept', raw => "-$error\r\n",
+                           cut => 3 + length $error);
+            $nginx->ask(2, 'PING') for 1 .. 2;
+            $redis->behave('accept');
+            $redis->behave($key, raw => "+OK\r\n");
+            ok defined $nginx->works_within(3), 'and then it is well';
+            ends_well($nginx);
+        }
+    }
+
+    my $redis = fake();             # which has no password
+    my $nginx = nginx($redis, password => 'k3y');
+    $nginx->ask(1, 'PING');
+    ok $nginx->log_lines(qr/\[error\].*AUTH refused, "ERR"/),
+       'no password where one is sent';
     ends_well($nginx, qr/AUTH refused/);
 };
 
@@ -155,6 +203,42 @@ test tls => sub {
 };
 
 
+# A server that wants to see a certificate, while its client has none.  With TLS
+# 1.3 the link is up before it is refused.
+
+test tls_client => sub {
+    my $redis = redis('client', tls => 1, tls_clients => 1);
+    my %tls   = (tls => file('client') . '/ca.crt', timeout => '1s');
+
+    foreach my $case (['TLSv1.2', 'handshake failure', 40],
+                      ['TLSv1.3', 'certificate required', 116])
+    {
+        my ($protocol, $why, $alert) = @$case;
+
+        foreach my $use (@METHODS) {
+            $redis->kill;
+            $redis->start('--tls-protocols', $protocol);
+            my $nginx = nginx($redis->tls_node, %tls, use => $use);
+
+            foreach my $id (1 .. 4) {
+                is +($nginx->ask($id, 'PING'))[0], 'closed',
+                   "$protocol, $use: closed";
+                sleep 0.45;
+            }
+
+            my @told = $nginx->log_lines(
+                qr/failed: TLS: \Q$why (the server's alert $alert)\E/);
+
+            is scalar(@told), 4, "$protocol, $use: told each time";
+            is scalar(grep { /\[error\]/ } @told), 1, "$protocol, $use: once";
+            is join('', $nginx->log_lines(qr/SSL/)), '',
+               "$protocol, $use: only by us";
+            ends_well($nginx, qr{failed: TLS: });
+        }
+    }
+};
+
+
 # A server with two certificates, of which the one for redis.test is shown only
 # to a client that names it.
 
@@ -187,7 +271,9 @@ test tls_refused => sub {
     $redis->behave('accept', raw => "-ERR what?\r\n");
     my $nginx = nginx($redis, %tls);
     is +($nginx->ask(1, 'PING'))[0], 'closed', 'a server without TLS';
-    ends_well($nginx);
+    ok $nginx->log_lines(qr/\[error\].*failed: TLS: wrong version number, /),
+       'it is told';
+    ends_well($nginx, qr{TLS: wrong version number});
 
     foreach my $how (qw(cut reset)) {
         $redis->behave('accept', raw => '', $how => 0);

@@ -113,6 +113,35 @@ test stopped => sub {
 };
 
 
+# The server stops within a command that is larger than all buffers on its way
+
+test stopped_within => sub {
+    my $redis = redis('stopped_within');
+    my $nginx = nginx($redis->node, timeout => '300ms');
+
+    $nginx->ask(1, 'PING');
+    kill 'STOP', $redis->pid;
+    my $start = now();
+    $nginx->tell('large 2 40000000');
+    is +($nginx->done(2))[0], 'timeout', 'the operation times out';
+
+    my $closed = 0;
+    while (!$closed && now() < $start + 4) {
+        sleep 0.05;
+        $closed = !ready($nginx);
+    }
+
+    ok $closed, 'the connection is closed';
+    between(int(1000 * (now() - $start)), 1250, 2500, 'a second overdue');
+    kill 'CONT', $redis->pid;
+
+    ok defined $nginx->works_within(3), 'it works again by itself';
+    is +($nginx->ask(3, 'ECHO', 'mine'))[2], '$mine', 'with its own reply';
+
+    ends_well($nginx);
+};
+
+
 test black_hole => sub {
     my $hole = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 1,
                                      Proto => 'tcp');

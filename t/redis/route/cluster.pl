@@ -422,6 +422,30 @@ test cluster_moved_wrong => sub {
 };
 
 
+# Nodes need not know each other's names: whoever says so is well.
+
+test cluster_moved_unknown => sub {
+    my @nodes = cluster(2);
+    my $nginx = cluster_nginx(\@nodes);
+    my $key   = key_in(0, 8191);
+    my $slot  = RouteTest::crc16("t:b:$key") % 16_384;
+
+    is $nginx->decide($key), 'A', 'before';
+
+    foreach my $host ('?', 'a b') {
+        $nodes[0]->behave('*',
+            raw => "-MOVED $slot $host:@{[ $nodes[1]->port ]}\r\n");
+        is $nginx->decide($key), 'B', "$host: it leads nowhere" foreach 1 .. 8;
+        is {$nginx->nodes}->{down}, 0, "$host: and nobody is down for that";
+    }
+
+    $nodes[0]->behave('*', raw => $ADMITTED);
+    is $nginx->decide($key), 'A', 'after';
+
+    ends_well($nginx);
+};
+
+
 # nobody can tell the map any more: what MOVED has said is remembered
 
 test cluster_moved_only => sub {

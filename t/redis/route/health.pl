@@ -3,13 +3,26 @@
 use strict;
 use warnings;
 
+use IO::Socket::INET;
 use Test::More;
 use Time::HiRes qw(sleep);
 
 use IapGuard::RedisServer;
+use IapGuard::Relay;
 use RouteTest;
 
 use constant LAST => 16_383;
+
+
+# one more decision; whether a node is down
+
+sub fails {
+    my ($nginx) = @_;
+
+    $nginx->decide('k');
+
+    return {$nginx->nodes}->{down};
+}
 
 
 # Each slot has a call of its own.  All that waits while a node pauses is late,
@@ -78,6 +91,68 @@ test health_demoted => sub {
     is $node->report->{connections}, 2, 'over another connection';
 
     ends_well($nginx);
+};
+
+
+# What its address leads to may be another one now: behind a proxy, say, or by a
+# name.  Each probe that such a node refuses is followed by a new connection.
+
+test health_moves => sub {
+    my $broken = sub { array(':1000000', bulk('E'), ':1', ':0', bulk($_[0]),
+                             bulk(undef)) };
+    my %refusals = (
+        'READONLY, in a decision' => $broken->('READONLY'),
+        'OOM, in a decision'      => $broken->('OOM'),
+        'MISCONF'                 => "-MISCONF Redis is configured to save\r\n",
+        'LOADING'                 => "-LOADING Redis is loading\r\n",
+        'nonsense'                => ":17\r\n",
+    );
+
+    foreach my $what (sort keys %refusals) {
+        my ($old, $new) = map { fake() } 1 .. 2;
+        my $relay = IapGuard::Relay->new($old->port);
+        my $nginx = nginx(mode => 'single',
+                          node => ['127.0.0.1:' . $relay->port]);
+
+        is $nginx->decide('k'), 'A', "$what: before";
+        $old->behave('*', raw => $refusals{$what});
+        ok waits(3, sub { fails($nginx) }), 'it is down';
+        my $before = $old->report->{connections};
+
+        sleep 2.3;
+        is {$nginx->nodes}->{down}, 1, 'and stays so';
+        my $more = $old->report->{connections} - $before;
+        ok $more >= 1 && $more <= 3, "a connection a second: $more";
+
+        $relay->to($new->port);
+        ok defined $nginx->decides_within(3, 'A', 'k'),
+           'another server: it is back by itself';
+        ends_well($nginx, qr/redis \S+ is/);
+        $relay->stop;
+    }
+};
+
+
+# A connection that opens is none of a probe's business: there may be addresses
+# that have to be given up first, a second each.
+
+test health_opens => sub {
+    my $node = fake();
+    my @deaf = map { IO::Socket::INET->new(LocalAddr => "127.0.0.$_",
+                         LocalPort => $node->port, Proto => 'tcp',
+                         Listen => 1) // die "$!\n" } 2 .. 4;
+    my @full = map { my $hole = $_;
+                     map { IO::Socket::INET->new(PeerAddr => $hole->sockhost,
+                               PeerPort => $node->port, Blocking => 0)
+                         } 1 .. 4 } @deaf;
+
+    my $nginx = nginx(mode => 'single', timeout => '50ms', node => [
+        '127.0.0.2,127.0.0.3,127.0.0.4,127.0.0.1:' . $node->port]);
+
+    ok waits(3, sub { fails($nginx) }), 'it is down';
+    ok defined $nginx->decides_within(6, 'A', 'k'), 'and comes up';
+
+    ends_well($nginx, qr/redis \S+ is/);
 };
 
 
