@@ -77,7 +77,10 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
 
     d = &trip->d;
 
-    if (n == d->n && d->ilcf->code == NULL) {
+    /* behind the last ones nothing refuses, but for a code in another location
+       of the guard */
+
+    if (n == d->n && !d->ilcf->guard->has_code) {
 
         while (n > 0 && d->checks[n - 1].dry_run) {
             n--;
@@ -91,8 +94,7 @@ ngx_http_iap_guard_observe(ngx_http_iap_guard_trip_t *trip, ngx_uint_t n)
         {
             ngx_http_iap_guard_hash(d);
             ngx_iap_deny(trip->imcf->zone, d->ilcf->guard->slot,
-                         &d->checks[i],
-                         ngx_http_iap_guard_believed(trip), &d->since);
+                         &d->checks[i], IAP_TICKS_MAX, &d->since);
         }
     }
 }

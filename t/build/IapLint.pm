@@ -488,7 +488,7 @@ sub rights {
         foreach grep { !$named{$_} } sort keys %called;
 
     delete @named{qw(eval evalsha wait waitaof config|get select asking
-                     cluster|slots)};
+                     cluster|slots role sentinel|get sentinel|master)};
 
     push @complaints, "$file: a right to call $_, which no script does"
         foreach grep { !$called{$_} } sort keys %named;

@@ -7,6 +7,8 @@
 use strict;
 use warnings;
 
+use File::Temp ();
+use FindBin;
 use Test::More;
 use Time::HiRes qw(sleep);
 
@@ -37,6 +39,7 @@ my %SCENARIOS = (
 scenario($_) foreach qw(failover killed stopped);
 sentinels_away();
 unknown_name();
+rights();
 
 my @complaints = $nginx->complaints;
 $nginx->stop;
@@ -50,11 +53,13 @@ sub machine {
     my (%more) = @_;
     my $timeout = $options{nginx} =~ /asan/ ? '200ms' : '50ms';
     my $name    = delete $more{master} || $redis->name;
+    my $nodes   = delete $more{urls} || $urls;
+    my $user    = delete $more{user} || '';
 
     return IapGuard::Nginx->new(%options, workers => WORKERS, level => 'info',
         http => <<"END", server => <<"LOCATIONS", %more)->start;
     iap_guard_zone   iap 4m;
-    iap_guard_redis  $urls mode=sentinel master=$name timeout=$timeout;
+    iap_guard_redis  $nodes mode=sentinel master=$name timeout=$timeout $user;
 END
         add_header  X-Store \$iap_guard_store always;
 
@@ -209,7 +214,8 @@ sub sentinels_away {
     ok $seen->decided,
         'no sentinel: by the store';
     cmp_ok scalar(() = $nginx->log_lines(qr/no sentinel tells/)), '<=',
-        WORKERS, 'no sentinel: each worker says it once';
+        WORKERS, 'no sentinel: each worker says it once'
+        or diag $nginx->log_lines(qr/no sentinel tells|is now/);
 
     $redis->start_sentinels;
 
@@ -229,6 +235,113 @@ sub unknown_name {
         'an unknown name: it is told once';
 
     $lost->stop;
+
+    return;
+}
+
+
+# Those of docs/redis.md are enough: users of the Sentinels and of the masters
+# that may do nothing else
+
+sub rights {
+    my $name    = $redis->name;
+    my $scratch = File::Temp->newdir('iap_guard-rights-XXXXXX', TMPDIR => 1);
+    my $file    = $scratch->dirname . '/secret';
+    my $master  = $redis->master;
+
+    write_file($file, "s3cret\n");
+
+    foreach my $line (documented()) {
+        my (undef, undef, $user, @rules) = split ' ', $line;
+
+        # the table is for all topologies
+
+        push @rules, '+role' if $user eq 'guard';
+
+        foreach my $port ($user eq 'watch' ? $redis->ports
+                                           : map { $_->port } $redis->servers) {
+            is cli($port, 'ACL', 'SETUSER', $user, @rules), "OK\n",
+                "rights: the user $user at port $port";
+        }
+    }
+
+    my $watcher = machine(
+        urls => $urls =~ s{//}{//watch:s3cret@}gr,
+        user => "user=guard password_file=$file");
+
+    foreach my $n (1 .. 8) {
+        my $answer = $watcher->get('/once', 'X-User-Id' => "rights$n");
+        is "$answer->{status} $answer->{headers}{'x-store'}", '200 redis',
+            "rights: decision $n";
+        sleep 0.6;
+    }
+
+    like cli(($redis->ports)[0], '--user', 'watch', '--pass', 's3cret',
+             'SENTINEL', 'MASTER', $name), qr/^config-epoch\n\d+$/m,
+        'rights: an epoch';
+    like cli(($redis->ports)[0], '--user', 'watch', '--pass', 's3cret',
+             'SENTINEL', 'RESET', $name), qr/NOPERM/, 'rights: no more';
+    like cli($master->port, '--user', 'guard', '--pass', 's3cret', 'ROLE'),
+        qr/^master\n/, 'rights: a role';
+
+    foreach my $port ($redis->ports, $master->port) {
+        unlike cli($port, 'ACL', 'LOG'), qr/^(?!reset)(?:get-master|role|eval)/m,
+            "rights: nothing was refused at port $port";
+    }
+
+    my @words = $watcher->complaints;
+    $watcher->stop;
+    is_deeply \@words, [], 'rights: no complaint in the error log';
+
+    return;
+}
+
+
+# The lines with SETUSER, in one piece each
+
+sub documented {
+    my $text = read_file("$FindBin::Bin/../../docs/redis.md");
+    my @lines;
+
+    while ($text =~ /^(ACL SETUSER .*(?:\n +[+~].*)*)/mg) {
+        push @lines, $1 =~ s/\n/ /gr =~ s/>secret/>s3cret/r;
+    }
+
+    ok @lines >= 2, 'rights: documented';
+
+    return @lines;
+}
+
+
+sub cli {
+    my ($port, @words) = @_;
+
+    open my $pipe, '-|', 'sh', '-c', 'exec redis-cli --no-auth-warning "$@" 2>&1',
+                   'sh', '-p', $port, @words
+        or die "redis-cli: $!\n";
+    my $text = join '', <$pipe>;
+    close $pipe;
+
+    return $text;
+}
+
+
+sub read_file {
+    my ($file) = @_;
+
+    open my $handle, '<', $file or die "$file: $!\n";
+    local $/;
+
+    return scalar <$handle>;
+}
+
+
+sub write_file {
+    my ($file, $text) = @_;
+
+    open my $handle, '>', $file or die "$file: $!\n";
+    print {$handle} $text;
+    close $handle or die "$file: $!\n";
 
     return;
 }

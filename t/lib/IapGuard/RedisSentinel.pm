@@ -4,6 +4,7 @@ package IapGuard::RedisSentinel;
 #
 #   my $redis = IapGuard::RedisSentinel->new;
 #   $redis->urls;               # of the sentinels, for iap_guard_redis
+#   $redis->ports;              # likewise
 #   $redis->name;               # of the master
 #   $redis->master;             # an IapGuard::RedisServer, as sentinels say
 #   $redis->failover;           # one that was asked for, to its end
@@ -55,10 +56,11 @@ sub name { return $_[0]{name} }
 
 sub servers { return @{ $_[0]{servers} } }
 
+sub ports { return map { $_->{port} } @{ $_[0]{sentinels} } }
+
 sub urls {
     my ($self) = @_;
-    return join ' ', map { "redis://127.0.0.1:$_->{port}" }
-                         @{ $self->{sentinels} };
+    return join ' ', map { "redis://127.0.0.1:$_" } $self->ports;
 }
 
 
