@@ -192,6 +192,28 @@ test died_idle => sub {
 };
 
 
+# What has been answered, with whatever, has been heard: it is not sent again.
+
+test answered_badly => sub {
+    my $server = server(
+        '/keep' => ["HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 'keep'],
+        '/none' => ["What is that?\r\n\r\n"],
+        '/new'  => ["HTTP/7.3 200 OK\r\nContent-Length: 2\r\n\r\nok"]);
+    my $nginx  = nginx();
+    my $url    = 'http://127.0.0.1:' . $server->port;
+
+    foreach my $path ('/none', '/new') {
+        is $nginx->call(1, 'POST', "$url/keep", 'data={}')->{transport}, 'ok',
+           'a connection that is kept';
+        is $nginx->call(2, 'POST', "$url$path", 'data={}')->{transport},
+           'reset', "$path: no answer";
+        is $server->calls($path), 1, 'and it was asked once';
+    }
+
+    ends_well($nginx);
+};
+
+
 # It is seen when the next piece of a body is sent, and not when an answer is
 # read, which libcurl takes for a failure.
 
