@@ -23,11 +23,13 @@
  * first one due: one queue, one timer.  A time-out fails that operation
  * alone.  A link whose oldest reply is overdue by NGX_IAP_LINK_STALL is
  * closed, and everything that waits on it fails; so is one that takes that
- * long, or the time-out if that is longer, to get from CONNECT to READY.
+ * long, or the time-out if that is longer, to get from CONNECT to READY, at
+ * each address.
  *
  * Of a node with several addresses each opening tries all of them, until one
  * is connected, and begins behind the one that failed last, be it before or
- * after it was connected: none hides the others for good.
+ * after it was connected: none hides the others for good.  What a resolver
+ * finds is in an order that is drawn each time.
  *
  * A link that a server closes while nothing waits on it has not failed, and
  * there is no backoff.  The backoff grows until an operation is answered.
