@@ -409,6 +409,34 @@ subtest 'a cluster whose nodes take long to greet' => sub {
 };
 
 
+# Proxies, and Redis before 6, say no more than that of a wrong password.
+
+subtest 'a wrong password, in few words' => sub {
+    foreach my $error ('ERR invalid password',
+                       'ERR Client sent AUTH, but no password is set') {
+        my $fake = IapGuard::FakeRedis->new(auth => 'secret')->start;
+        $fake->behave('w0rd', raw => "-$error\r\n");
+        file("$folder/word", "w0rd\n");
+
+        my $nginx = site($redis, '127.0.0.1:' . $fake->port . ' timeout=300ms '
+                                 . "password_file=$folder/word",
+                         server => $server);
+
+        is verdict($nginx, '/t?u=a'), 'passed//fallback', 'the zone decides';
+        statuses($nginx, '/t?u=b', 5);
+        ok down($nginx, 1), 'it is down';
+        is scalar(my @said = $nginx->log_lines(
+                      qr/\[error\].*failed: AUTH refused, "ERR"/)), 1, $error;
+        like join('', $nginx->log_lines(qr/is down/)),
+            qr/is down: AUTH refused, "ERR";/, 'as the line says it, too';
+        is join('', $nginx->log_lines(qr/w0rd/)), '', 'and no password';
+
+        ends_well($nginx);
+        $fake->stop;
+    }
+};
+
+
 # A server without room for one more client does not refuse the password
 
 subtest 'a server that is full' => sub {

@@ -9,6 +9,7 @@
 #define NGX_IAP_CURL_TOO_LARGE  100
 
 
+static ngx_uint_t ngx_iap_curl_is_dead(CURLcode code);
 static iap_transport_e ngx_iap_curl_transport(ngx_iap_curl_call_t *call,
     CURLcode code);
 static iap_transport_e ngx_iap_curl_no_connection(ngx_iap_curl_call_t *call);
@@ -31,8 +32,8 @@ ngx_iap_curl_call_again(ngx_iap_curl_call_t *call, CURLcode *code)
 
     easy = call->easy;
 
-    if (call->answered
-        || ngx_iap_curl_transport(call, *code) != IAP_TRANSPORT_RESET
+    if (call->answered || call->again
+        || !ngx_iap_curl_is_dead(*code)
         || curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &fresh) != CURLE_OK
         || fresh != 0)
     {
@@ -43,6 +44,7 @@ ngx_iap_curl_call_again(ngx_iap_curl_call_t *call, CURLcode *code)
                    "iap guard curl again: %d \"%s\"", (int) *code,
                    call->transfer->error);
 
+    call->again = 1;
     call->transfer->error[0] = '\0';
 
     used = ngx_current_msec - call->begun;
@@ -62,6 +64,18 @@ ngx_iap_curl_call_again(ngx_iap_curl_call_t *call, CURLcode *code)
     }
 
     return NGX_OK;
+}
+
+
+/* how a connection ends that nobody has answered on; with an answer that is no
+   HTTP, say, the call has been heard */
+
+static ngx_uint_t
+ngx_iap_curl_is_dead(CURLcode code)
+{
+    return code == CURLE_SEND_ERROR
+           || code == CURLE_RECV_ERROR
+           || code == CURLE_GOT_NOTHING;
 }
 
 

@@ -90,6 +90,7 @@ typedef struct {
     ngx_msec_t              begun;
     ngx_uint_t              status;         /* of the header that comes */
     unsigned                answered:1;     /* some of the answer has come */
+    unsigned                again:1;        /* it has been sent once more */
     unsigned                headed:1;       /* a whole header has come */
     unsigned                starved:1;      /* its socket can't be watched */
     unsigned                too_long:1;

@@ -36,6 +36,7 @@ typedef struct {
     iap_hash_t   segment;
     iap_hash_t   user;
     iap_hash_t   wait;
+    iap_hash_t   doubt;         /* if it is believed for less than it lasts */
 } ngx_iap_deny_keys_t;
 
 
@@ -46,8 +47,11 @@ static iap_ticks_t ngx_iap_deny_until_locked(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, iap_check_t *check, ngx_iap_deny_keys_t *keys,
     ngx_uint_t segments, iap_ticks_t now);
 static ngx_int_t ngx_iap_deny_one_locked(ngx_iap_zone_t *zone,
-    ngx_iap_slot_t *slot, iap_check_t *check, iap_hash_t key,
-    iap_ticks_t now, iap_ticks_t until);
+    ngx_iap_slot_t *slot, iap_check_t *check, ngx_iap_deny_keys_t *keys,
+    iap_ticks_t now, iap_ticks_t until, iap_ticks_t lasts);
+static iap_ticks_t ngx_iap_deny_lasts_locked(ngx_iap_zone_t *zone,
+    ngx_iap_slot_t *slot, iap_check_t *check, uint64_t pardons,
+    iap_ticks_t until);
 static iap_hash_t ngx_iap_deny_wait(ngx_iap_zone_t *zone,
     ngx_iap_slot_t *slot, const iap_check_t *check, uint64_t pardons);
 static iap_hash_t ngx_iap_deny_subject(const iap_check_t *check);
@@ -82,7 +86,6 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     ngx_int_t            denied;
     ngx_uint_t           i, segments;
     uint64_t             pardons;
-    iap_hash_t           wait;
     iap_ticks_t          now, until;
     ngx_iap_deny_keys_t  keys[IAP_CHECKS_MAX];
 
@@ -118,10 +121,8 @@ ngx_iap_denied(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     }
 
     if (denied != -1 && longest != IAP_TICKS_MAX) {
-        wait = ngx_iap_deny_wait(zone, slot, &checks[denied], pardons);
-        until = ngx_max(until, ngx_iap_deny_find_locked(
-                                 ngx_iap_deny_table(zone, &checks[denied]),
-                                 wait));
+        until = ngx_iap_deny_lasts_locked(zone, slot, &checks[denied],
+                                          pardons, until);
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
@@ -221,6 +222,21 @@ ngx_iap_deny_until_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 }
 
 
+/* of what is believed until then */
+
+static iap_ticks_t
+ngx_iap_deny_lasts_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
+    iap_check_t *check, uint64_t pardons, iap_ticks_t until)
+{
+    iap_hash_t  wait;
+
+    wait = ngx_iap_deny_wait(zone, slot, check, pardons);
+
+    return ngx_max(until, ngx_iap_deny_find_locked(
+                                       ngx_iap_deny_table(zone, check), wait));
+}
+
+
 iap_ticks_t
 ngx_iap_deny_find_locked(iap_table_t *table, iap_hash_t key)
 {
@@ -238,7 +254,6 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
 {
     ngx_int_t             rc;
     ngx_uint_t            segments;
-    iap_hash_t            waits;
     iap_ticks_t           now, until, wait;
     ngx_iap_deny_keys_t   keys;
 
@@ -262,36 +277,26 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
     ngx_iap_deny_keys(zone, slot, check, since->pardons, segments, &keys);
 
     if (longest < wait) {
-        waits = ngx_iap_deny_wait(zone, slot, check, since->pardons);
+        keys.doubt = ngx_iap_deny_wait(zone, slot, check, since->pardons);
     }
 
     rc = NGX_OK;
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    if (*ngx_iap_deny_given(zone, keys.key) > since->given) {
-
-        /* it may be what was given back since that has refused */
-        until = 0;
-
-    } else if (check->kind == IAP_CHECK_DISTINCT && segments
-               && ngx_iap_deny_find_locked(&zone->denied_users, keys.segment)
-                  > now)
+    if (*ngx_iap_deny_given(zone, keys.key) > since->given
+        || (check->kind == IAP_CHECK_DISTINCT && segments
+            && ngx_iap_deny_find_locked(&zone->denied_users, keys.segment)
+               > now))
     {
-        /* the segment's entry tells of it */
+        /* it may be what was given back since that has refused; or the
+           segment's entry tells of it */
+
         until = 0;
 
     } else {
-
-        if (longest < wait) {
-            rc = ngx_iap_deny_enter_locked(ngx_iap_deny_table(zone, check),
-                                           waits, now, now + wait);
-        }
-
-        if (rc == NGX_OK) {
-            rc = ngx_iap_deny_one_locked(zone, slot, check, keys.key, now,
-                                         until);
-        }
+        rc = ngx_iap_deny_one_locked(zone, slot, check, &keys, now, until,
+                                     now + wait);
     }
 
     if (rc == NGX_OK && zone->head->denied_until < until) {
@@ -306,22 +311,34 @@ ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot, iap_check_t *check,
 }
 
 
+/* until: for how long it is believed; lasts: and told */
+
 static ngx_int_t
 ngx_iap_deny_one_locked(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
-    iap_check_t *check, iap_hash_t key, iap_ticks_t now, iap_ticks_t until)
+    iap_check_t *check, ngx_iap_deny_keys_t *keys, iap_ticks_t now,
+    iap_ticks_t until, iap_ticks_t lasts)
 {
+    iap_table_t  *table;
+
+    table = ngx_iap_deny_table(zone, check);
+
+    if (until < lasts
+        && ngx_iap_deny_enter_locked(table, keys->doubt, now, lasts) != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
     if (check->kind == IAP_CHECK_WINDOW
         && (slot->denied_window.until <= now
-            || iap_hash_equal(slot->denied_window.key, key)))
+            || iap_hash_equal(slot->denied_window.key, keys->key)))
     {
-        slot->denied_window.key = key;
+        slot->denied_window.key = keys->key;
         slot->denied_window.until = until;
 
         return NGX_OK;
     }
 
-    return ngx_iap_deny_enter_locked(ngx_iap_deny_table(zone, check), key,
-                                     now, until);
+    return ngx_iap_deny_enter_locked(table, keys->key, now, until);
 }
 
 

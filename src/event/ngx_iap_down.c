@@ -7,6 +7,10 @@
 
 #define NGX_IAP_DOWN_WORDS  (NGX_IAP_ZONE_DOWN_BITS / 64)
 
+/* ms, after which one that nobody holds any more, nor has an answer of, is taken
+   for a node that is no longer one */
+#define NGX_IAP_DOWN_OVER   60000
+
 
 static ngx_iap_zone_down_t *ngx_iap_down_find(ngx_iap_zone_store_t *store,
     uint64_t node);
@@ -16,6 +20,9 @@ static uint64_t *ngx_iap_down_word(ngx_iap_zone_t *zone,
     ngx_iap_zone_down_t *down, uint64_t *bit);
 static ngx_uint_t ngx_iap_down_is_held(ngx_iap_zone_down_t *down);
 static ngx_uint_t ngx_iap_down_is_late(ngx_iap_zone_down_t *down);
+static ngx_uint_t ngx_iap_down_is_over(ngx_iap_zone_down_t *down);
+static ngx_uint_t ngx_iap_down_has_over(ngx_iap_zone_store_t *store);
+static void ngx_iap_down_sweep_locked(ngx_iap_zone_store_t *store);
 static void ngx_iap_down_free(ngx_iap_zone_store_t *store,
     ngx_iap_zone_down_t *down);
 
@@ -126,7 +133,9 @@ ngx_iap_down_answered(ngx_iap_zone_t *zone, ngx_iap_zone_store_t *store,
 
     down = ngx_iap_down_find(store, node);
 
-    if (down == NULL || ngx_iap_down_is_held(down)) {
+    if ((down == NULL || ngx_iap_down_is_held(down))
+        && !ngx_iap_down_has_over(store))
+    {
         return 0;
     }
 
@@ -138,6 +147,8 @@ ngx_iap_down_answered(ngx_iap_zone_t *zone, ngx_iap_zone_store_t *store,
         ngx_iap_down_free(store, down);
         told = 1;
     }
+
+    ngx_iap_down_sweep_locked(store);
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
 
@@ -252,6 +263,46 @@ static ngx_uint_t
 ngx_iap_down_is_late(ngx_iap_zone_down_t *down)
 {
     return (int64_t) (down->until - (uint64_t) ngx_current_msec) <= 0;
+}
+
+
+static ngx_uint_t
+ngx_iap_down_is_over(ngx_iap_zone_down_t *down)
+{
+    return down->node != 0
+           && (int64_t) ((uint64_t) ngx_current_msec - down->until)
+              > NGX_IAP_DOWN_OVER;
+}
+
+
+static ngx_uint_t
+ngx_iap_down_has_over(ngx_iap_zone_store_t *store)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IAP_ZONE_DOWNS; i++) {
+        if (ngx_iap_down_is_over(&store->downs[i])) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* nodes that a reload or a map has left behind: nobody will say of them that
+   they are up */
+
+static void
+ngx_iap_down_sweep_locked(ngx_iap_zone_store_t *store)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_IAP_ZONE_DOWNS; i++) {
+        if (ngx_iap_down_is_over(&store->downs[i])) {
+            ngx_iap_down_free(store, &store->downs[i]);
+        }
+    }
 }
 
 

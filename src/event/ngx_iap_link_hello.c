@@ -12,13 +12,16 @@
 /* what a server says to whom it has no room for, whatever was asked */
 #define NGX_IAP_LINK_FULL  "ERR max number of clients"
 
+/* of the code of an error, which no server has a longer one of */
+#define NGX_IAP_LINK_CODE  20
+
 
 static ngx_int_t ngx_iap_link_hello(ngx_iap_link_t *link);
 static ngx_int_t ngx_iap_link_hello_add(ngx_iap_link_t *link, ngx_str_t *args,
     ngx_uint_t n);
-static ngx_uint_t ngx_iap_link_is_refusal(redisReply *reply,
-    ngx_uint_t select);
-static void ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply);
+static ngx_uint_t ngx_iap_link_is_refusal(redisReply *reply);
+static void ngx_iap_link_hello_code(redisReply *reply, char *code,
+    size_t size);
 static ngx_uint_t ngx_iap_link_hello_begins(redisReply *reply,
     const char *words);
 static void ngx_iap_link_up(ngx_iap_link_t *link);
@@ -143,8 +146,10 @@ ngx_iap_link_hello_add(ngx_iap_link_t *link, ngx_str_t *args, ngx_uint_t n)
 void
 ngx_iap_link_greeted(ngx_iap_link_t *link, redisReply *reply)
 {
-    ngx_uint_t   level, select;
-    const char  *command;
+    size_t        len;
+    ngx_uint_t    level, refused;
+    const char   *command;
+    char          code[sizeof(link->why)];
 
     if (reply->type == REDIS_REPLY_STATUS) {
         if (--link->hello == 0) {
@@ -154,18 +159,26 @@ ngx_iap_link_greeted(ngx_iap_link_t *link, redisReply *reply)
         return;
     }
 
-    select = link->conf->db && link->hello == 1;
-    command = select ? "SELECT" : "AUTH";
+    command = link->conf->db && link->hello == 1 ? "SELECT" : "AUTH";
+    refused = ngx_iap_link_is_refusal(reply);
 
-    ngx_iap_link_hello_why(link, reply);
+    ngx_iap_link_hello_code(reply, code, sizeof(code));
 
-    if (ngx_iap_link_is_refusal(reply, select)) {
+    /* for the line, too, that says that the store is down */
+
+    len = sizeof(link->why) - 1;
+
+    if (refused) {
+        *ngx_snprintf((u_char *) link->why, len, "%s refused, \"%s\"",
+                      command, code) = '\0';
+
         level = ngx_iap_link_level(link);
-        ngx_log_error(level, &link->log, 0,
-                      "redis link failed: %s refused, \"%s\"", command,
+        ngx_log_error(level, &link->log, 0, "redis link failed: %s",
                       link->why);
 
     } else {
+        *ngx_snprintf((u_char *) link->why, len, "%s", code) = '\0';
+
         ngx_log_error(NGX_LOG_INFO, &link->log, 0,
                       "redis link failed: in answer to %s: %s", command,
                       link->why);
@@ -175,17 +188,24 @@ ngx_iap_link_greeted(ngx_iap_link_t *link, redisReply *reply)
 }
 
 
-/* what only an administrator can mend; all else passes, as far as anybody
-   knows: a server that is full or busy greets nobody */
+/*
+ * What only an administrator can mend: a password, a right, a database that
+ * there is not, or a command.  All else passes, as far as anybody knows: a
+ * server that is full or busy greets nobody.  Proxies, and Redis before 6, say
+ * no more than "ERR" of a wrong password.
+ */
 
 static ngx_uint_t
-ngx_iap_link_is_refusal(redisReply *reply, ngx_uint_t select)
+ngx_iap_link_is_refusal(redisReply *reply)
 {
     const char **word;
 
-    static const char  *words[] = { "WRONGPASS ", "NOAUTH ", "NOPERM ", NULL };
+    static const char  *words[] = { "WRONGPASS ", "NOAUTH ", "NOPERM ", "ERR ",
+                                    NULL };
 
-    if (reply->type != REDIS_REPLY_ERROR) {
+    if (reply->type != REDIS_REPLY_ERROR
+        || ngx_iap_link_hello_begins(reply, NGX_IAP_LINK_FULL))
+    {
         return 0;
     }
 
@@ -195,14 +215,7 @@ ngx_iap_link_is_refusal(redisReply *reply, ngx_uint_t select)
         }
     }
 
-    /* there is no such database, or but one */
-
-    if (select) {
-        return ngx_iap_link_hello_begins(reply, "ERR ")
-               && !ngx_iap_link_hello_begins(reply, NGX_IAP_LINK_FULL);
-    }
-
-    return ngx_strstr(reply->str, "without any password") != NULL;
+    return 0;
 }
 
 
@@ -212,7 +225,7 @@ ngx_iap_link_is_refusal(redisReply *reply, ngx_uint_t select)
  */
 
 static void
-ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply)
+ngx_iap_link_hello_code(redisReply *reply, char *code, size_t size)
 {
     size_t       n, max;
     const char  *why;
@@ -228,7 +241,7 @@ ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply)
 
         } else {
             why = reply->str;
-            max = ngx_min((size_t) reply->len, sizeof(link->why) - 1);
+            max = ngx_min((size_t) reply->len, NGX_IAP_LINK_CODE);
 
             for (n = 0; n < max && why[n] >= 'A' && why[n] <= 'Z'; n++) {
                 /* void */
@@ -236,7 +249,7 @@ ngx_iap_link_hello_why(ngx_iap_link_t *link, redisReply *reply)
         }
     }
 
-    *ngx_cpymem(link->why, why, n) = '\0';
+    (void) ngx_cpystrn((u_char *) code, (u_char *) why, ngx_min(n + 1, size));
 }
 
 

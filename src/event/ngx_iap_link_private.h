@@ -104,7 +104,7 @@ struct ngx_iap_link_s {
     /* an error that it was greeted with, in a word; empty: none, or it has
        been opened since */
 
-    char                    why[32];
+    char                    why[64];
 
     ngx_log_t               log;
     ngx_log_t               quiet;          /* for nginx's own lines of

@@ -267,6 +267,12 @@ ngx_iap_link_tls_handler(ngx_connection_t *c)
         return;
     }
 
+    /* what went by on the way is not why it may end one day */
+
+    if (link->tls.alert == 0) {
+        link->tls.why = NULL;
+    }
+
     if (link->conf->tls_verify && ngx_iap_link_tls_verify(link, c) != NGX_OK) {
         ngx_iap_link_broken(link);
         return;

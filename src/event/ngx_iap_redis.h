@@ -118,7 +118,7 @@ struct ngx_iap_decision_s {
     ngx_uint_t            n;        /* 1 to IAP_CHECKS_MAX */
     iap_key_t            *member;   /* of all IAP_CHECK_DISTINCT */
     ngx_iap_full_pt       full;     /* or NULL */
-    ngx_iap_denial_pt     denial;   /* or NULL: nothing will be given back */
+    ngx_iap_denial_pt     denial;   /* or NULL: it is not told */
     unsigned              provisional:1;    /* the caller may give all of it
                                                back */
     ngx_event_t           wake;     /* handler, data, log: posted when done */

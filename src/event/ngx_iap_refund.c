@@ -106,7 +106,8 @@ ngx_iap_refund_item(ngx_iap_refund_item_t *item, ngx_iap_decision_t *d,
     item->name = subject->name;
     item->text = subject->text;
     item->kind = check->kind;
-    item->denies = d->denial(d, i, &item->denial) == NGX_OK;
+    item->denies = d->denial != NULL
+                   && d->denial(d, i, &item->denial) == NGX_OK;
 
     switch (check->kind) {
 

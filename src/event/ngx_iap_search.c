@@ -201,18 +201,9 @@ ngx_iap_search_done(ngx_iap_op_t *op, ngx_iap_op_result_e result,
 
     case NGX_IAP_OP_OK:
 
-        switch (ngx_iap_search_answered(search, reply)) {
-
-        case NGX_OK:
+        if (ngx_iap_search_answered(search, reply) == NGX_OK) {
             ngx_iap_search_found(search);
             return;
-
-        case NGX_AGAIN:
-            search->confirmed = 1;
-            break;
-
-        default:
-            break;
         }
 
         break;

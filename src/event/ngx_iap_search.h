@@ -36,14 +36,13 @@ typedef struct {
 
     /* The link to ask, the first or the one after the last that was asked;
        NULL: there are no more, and nothing is being asked.  May set
-       search->ask, confirmed (if NULL) and pace. */
+       search->ask, pace and, with NULL, confirmed. */
     ngx_iap_link_t  *(*first)(ngx_iap_search_t *search);
     ngx_iap_link_t  *(*next)(ngx_iap_search_t *search);
 
     /* no error reply.  NGX_OK: that was what is looked for, and nothing is
-       being asked any more; NGX_DECLINED: the next one is to be asked, and
-       search->why says why; NGX_AGAIN: the next one is to be asked, but if
-       none has better news, what is known was right */
+       being asked any more; NGX_DECLINED: the next one is to be asked, and if
+       there is none, search->why says why */
     ngx_int_t        (*answer)(ngx_iap_search_t *search, redisReply *reply);
 
     /* whether nodes are known */
@@ -82,8 +81,8 @@ struct ngx_iap_search_s {
     unsigned                      running:1;
     unsigned                      late:1;       /* the latest one asked has
                                                    not answered in time */
-    unsigned                      confirmed:1;  /* what is known, in this
-                                                   one: NGX_AGAIN */
+    unsigned                      confirmed:1;  /* in this one: what is known
+                                                   is right */
     unsigned                      ever:1;       /* began is set */
     unsigned                      told:1;       /* silence, until it ends */
 };

@@ -12,6 +12,7 @@
 
 static ngx_int_t ngx_iap_shared_init(ngx_iap_shared_t *shared,
     ngx_array_t *queues);
+static void ngx_iap_shared_events(ngx_iap_shared_t *shared, ngx_log_t *log);
 static ngx_int_t ngx_iap_shared_commands(ngx_iap_shared_t *shared);
 static ngx_int_t ngx_iap_shared_command(ngx_str_t *command,
     const char *format, ngx_msec_t ms);
@@ -138,20 +139,7 @@ ngx_iap_shared_init(ngx_iap_shared_t *shared, ngx_array_t *queues)
     ngx_queue_init(&shared->ended);
     ngx_queue_init(&shared->reserves);
 
-    ngx_iap_shared_event(&shared->late, shared, log,
-                         ngx_iap_shared_reserve_late_handler);
-    ngx_iap_shared_event(&shared->expire, shared, log,
-                         ngx_iap_shared_put_expire_handler);
-    ngx_iap_shared_event(&shared->end, shared, log,
-                         ngx_iap_shared_end_handler);
-    ngx_iap_shared_event(&shared->tick, shared, log,
-                         ngx_iap_shared_tick_handler);
-
-    /* who waits is waited for by the ledger's timer */
-
-    shared->tick.cancelable = 1;
-    shared->expire.cancelable = 1;
-    shared->late.cancelable = 1;
+    ngx_iap_shared_events(shared, log);
 
     shared->puts = ngx_iap_redis_create_for(&shared->conf, shared->zone,
                                             &shared->zone->head->ledger_puts,
@@ -187,6 +175,26 @@ ngx_iap_shared_init(ngx_iap_shared_t *shared, ngx_array_t *queues)
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_iap_shared_events(ngx_iap_shared_t *shared, ngx_log_t *log)
+{
+    ngx_iap_shared_event(&shared->late, shared, log,
+                         ngx_iap_shared_reserve_late_handler);
+    ngx_iap_shared_event(&shared->expire, shared, log,
+                         ngx_iap_shared_put_expire_handler);
+    ngx_iap_shared_event(&shared->end, shared, log,
+                         ngx_iap_shared_end_handler);
+    ngx_iap_shared_event(&shared->tick, shared, log,
+                         ngx_iap_shared_tick_handler);
+
+    /* who waits is waited for by the ledger's timer */
+
+    shared->tick.cancelable = 1;
+    shared->expire.cancelable = 1;
+    shared->late.cancelable = 1;
 }
 
 

@@ -101,7 +101,7 @@ struct ngx_iap_shared_queue_s {
 
     ngx_iap_promise_e        promise;
     ngx_msec_t               looked;
-    unsigned                 looking:1; /* for a node, whichever */
+    unsigned                 looking:1;
     unsigned                 by_config:1;   /* "appendfsync always" is what
                                                makes it durable */
     unsigned                 counted:1; /* count is what Redis said last */
@@ -237,7 +237,7 @@ struct ngx_iap_shared_s {
 
     ngx_msec_t               broken_at; /* said of a code, or 0 */
     unsigned                 has_stock:1;
-    unsigned                 looking:1;
+    unsigned                 looking:1; /* for a node, whichever */
     unsigned                 counting:1;    /* notes */
 
     ngx_iap_shared_teller_t *teller;    /* under way, or NULL */

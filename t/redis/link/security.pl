@@ -54,8 +54,8 @@ test auth => sub {
     my $nginx = nginx($redis, password => $secret =~ s/"/\\"/r);
     is +($nginx->ask(1, 'PING'))[0], 'closed', 'AUTH is unknown: closed';
     ok !$nginx->log_lines(qr/geheim/), 'a quoted password is not told either';
-    ok $nginx->log_lines(qr/\[info\].*answer to AUTH: ERR,/), 'the code is';
-    ends_well($nginx);
+    ok $nginx->log_lines(qr/\[error\].*AUTH refused, "ERR"/), 'the code is';
+    ends_well($nginx, qr/AUTH refused/);
 };
 
 
