@@ -27,6 +27,7 @@ my ($proxy, $test);
 
 foreach my $part ([\&owner_retries], [\&owner_taps_twice], [\&owner_elsewhere],
                   [\&switched_off], [\&dry_run], [\&other_location],
+                  [\&cut_off],
                   [\&hangs, store_timeout => '400ms',
                    guard => 'iap_guard_device $http_x_device_id capacity=5
                              rate=5r/m on_error=reject;']) {
@@ -186,6 +187,30 @@ sub hangs {
         'after twice the time-out, and not after six times';
     like answer($_), qr/^HTTP\S+ 503 /, 'they are refused' foreach @all;
     $proxy->release;
+
+    return;
+}
+
+
+# What is given back when the ledger can't tell opens a connection, which must not
+# be taken for that of the client, who has been answered and is gone.
+
+sub cut_off {
+    my @workers = $test->nginx->workers;
+
+    foreach my $round (1 .. 3) {
+        $proxy->hold('stock');
+        my @all = map { submit("NONE$_", "u$round$_") } 1 .. CROWD;
+        held('stock', CROWD, "round $round: all of them ask");
+
+        $proxy->cut;
+        is answered(20, @all), CROWD, 'cut off: all are answered';
+        $proxy->release;
+        $test->nginx->wait_for(5, sub {
+            told($test->redeem('NONE', "w$round")) eq '409 code_unavailable' });
+    }
+
+    is_deeply [$test->nginx->workers], \@workers, 'by the same worker';
 
     return;
 }

@@ -7,7 +7,6 @@
 #include "ngx_iap_deny_private.h"
 
 
-static ngx_uint_t ngx_iap_deny_observes(const iap_check_t *check);
 static iap_ticks_t ngx_iap_deny_span(const iap_check_t *check);
 
 
@@ -25,7 +24,7 @@ ngx_iap_deny_observe(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     span = ngx_iap_deny_span(check);
 
-    if (!ngx_iap_deny_observes(check) || span < IAP_TICKS_PER_MS) {
+    if (span < IAP_TICKS_PER_MS) {
         return;
     }
 
@@ -63,7 +62,7 @@ ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
     any = 0;
 
     for (i = 0; i < n; i++) {
-        if (ngx_iap_deny_observes(&checks[i])) {
+        if (checks[i].dry_run) {
             keys[i] = ngx_iap_deny_own(zone, slot, &checks[i], slot->pardons);
             any = 1;
         }
@@ -79,7 +78,7 @@ ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
     for (i = 0; i < n; i++) {
 
-        if (!ngx_iap_deny_observes(&checks[i])) {
+        if (!checks[i].dry_run) {
             continue;
         }
 
@@ -96,15 +95,8 @@ ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 }
 
 
-static ngx_uint_t
-ngx_iap_deny_observes(const iap_check_t *check)
-{
-    return check->dry_run && check->kind != IAP_CHECK_WINDOW;
-}
-
-
 /* where the store did not say: a bucket has its next token then at the latest,
-   and a part of a segment's window is over */
+   and a part of a segment's window is over; of the global window it is guessed */
 
 static iap_ticks_t
 ngx_iap_deny_span(const iap_check_t *check)
@@ -113,6 +105,15 @@ ngx_iap_deny_span(const iap_check_t *check)
         return ngx_min(check->wait, ngx_iap_deny_longest(check));
     }
 
-    return check->kind == IAP_CHECK_BUCKET ? check->bucket.interval
-                                           : check->distinct.part;
+    switch (check->kind) {
+
+    case IAP_CHECK_BUCKET:
+        return check->bucket.interval;
+
+    case IAP_CHECK_DISTINCT:
+        return check->distinct.part;
+
+    default:
+        return check->window.length / IAP_DISTINCT_PARTS;
+    }
 }

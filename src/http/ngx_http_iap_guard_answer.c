@@ -561,13 +561,6 @@ ngx_http_iap_guard_header_filter(ngx_http_request_t *r)
 
     if (ctx != NULL) {
 
-        if (ngx_http_iap_guard_led_away(r, ctx->place)) {
-
-            /* and something has answered before the preaccess phase */
-
-            ngx_http_iap_guard_abandon(r, ctx);
-        }
-
         ngx_http_iap_guard_outcome_header(r, ctx);
 
         rc = ngx_http_iap_guard_fallback_header(r, ctx);

@@ -53,6 +53,7 @@ ngx_http_iap_guard_code_decide(ngx_http_request_t *r,
 
     d = ngx_http_iap_guard_code_decision(r, ilcf->nchecks);
     if (d == NULL) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -288,6 +289,9 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     rc = ngx_http_iap_guard_gate_enter(unit);
 
     if (rc == NGX_AGAIN && ngx_http_iap_guard_wait(r) != NGX_OK) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+        unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
+
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -370,12 +374,12 @@ ngx_http_iap_guard_code_ask(ngx_http_request_t *r,
                                 sizeof(ngx_iap_reserve_t), IAP_CODE_MAX,
                                 ngx_cycle->log);
     if (reserve == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_iap_guard_code_fail(ctx);
     }
 
     if (ngx_http_iap_guard_wait(r) != NGX_OK) {
         ngx_iap_ledger_op_free(&reserve->op);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_iap_guard_code_fail(ctx);
     }
 
     p = (u_char *) (reserve + 1);

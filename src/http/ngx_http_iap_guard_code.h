@@ -96,6 +96,8 @@ struct ngx_http_iap_guard_unit_s {
     ngx_uint_t                        place;    /* where it was made; see
                                                    _wait */
     ngx_http_iap_guard_ctx_t         *ctx;
+    ngx_http_iap_guard_trip_t        *trip;     /* whose charges are given back
+                                                   if it is refused; or NULL */
     ngx_http_iap_guard_main_conf_t   *imcf;
     ngx_http_iap_guard_layer_t       *layer;
     ngx_http_iap_guard_code_t        *conf;     /* of it */
@@ -203,9 +205,7 @@ ngx_int_t ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
 
 /* whether it tells of a unit that the user has had already */
 
-ngx_uint_t ngx_http_iap_guard_code_is_redeemed(
-    ngx_http_iap_guard_unit_t *unit);
-
+ngx_int_t ngx_http_iap_guard_code_fail(ngx_http_iap_guard_ctx_t *ctx);
 void ngx_http_iap_guard_code_held(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 

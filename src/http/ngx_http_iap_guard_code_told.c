@@ -3,12 +3,14 @@
  * and how that loses interest.
  */
 
-#include "ngx_http_iap_guard_code.h"
+#include "ngx_http_iap_guard_trip.h"
 
 
 static void ngx_http_iap_guard_code_note(ngx_http_iap_guard_unit_t *unit);
 static ngx_int_t ngx_http_iap_guard_code_reserved(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
+static void ngx_http_iap_guard_code_give_back(
+    ngx_http_iap_guard_unit_t *unit);
 static ngx_int_t ngx_http_iap_guard_code_redeemed(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx);
 
@@ -139,6 +141,7 @@ ngx_http_iap_guard_code_answer(ngx_http_request_t *r,
         if (!unit->looks
             && ngx_http_iap_guard_attempts_charge(r, unit) != NGX_OK)
         {
+            ngx_http_iap_guard_code_give_back(unit);
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
@@ -184,20 +187,37 @@ ngx_http_iap_guard_code_reserved(ngx_http_request_t *r,
 
     ngx_http_iap_guard_code_drop(ctx);
 
-    return rc == NGX_ERROR
-           ? NGX_HTTP_INTERNAL_SERVER_ERROR
-           : ngx_http_iap_guard_code_refuse(r, ctx,
-                                            IAP_VERDICT_CODE_UNAVAILABLE,
-                                            IAP_CODE_EVENT_ATTEMPTS);
+    if (rc == NGX_ERROR) {
+        ngx_http_iap_guard_code_give_back(unit);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    return ngx_http_iap_guard_code_refuse(r, ctx, IAP_VERDICT_CODE_UNAVAILABLE,
+                                          IAP_CODE_EVENT_ATTEMPTS);
 }
 
 
-ngx_uint_t
-ngx_http_iap_guard_code_is_redeemed(ngx_http_iap_guard_unit_t *unit)
+/* no memory, before it is asked for */
+
+ngx_int_t
+ngx_http_iap_guard_code_fail(ngx_http_iap_guard_ctx_t *ctx)
 {
-    return unit->result == NGX_IAP_LEDGER_OK
-           && unit->answer == NGX_IAP_RESERVE_REDEEMED
-           && !unit->looks;
+    ngx_http_iap_guard_code_elsewhere(ctx);
+    ngx_http_iap_guard_code_give_back(ctx->unit);
+
+    return NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* what the store has charged, before the request is refused, and perhaps ends */
+
+static void
+ngx_http_iap_guard_code_give_back(ngx_http_iap_guard_unit_t *unit)
+{
+    if (unit->trip != NULL) {
+        ngx_http_iap_guard_give_back(unit->trip);
+        unit->trip = NULL;
+    }
 }
 
 
@@ -219,6 +239,7 @@ ngx_http_iap_guard_code_redeemed(ngx_http_request_t *r,
     }
 
     unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
+    unit->trip = NULL;
 
     if (unit->imcf->redis_conf == NULL) {
         refused = ngx_iap_zone_decide(unit->imcf->zone, unit->d->checks,
@@ -257,6 +278,7 @@ ngx_http_iap_guard_code_refuse(ngx_http_request_t *r,
     }
 
     ngx_http_iap_guard_count_checks(r, ctx, unit->d);
+    ngx_http_iap_guard_code_give_back(unit);
     ngx_http_iap_guard_describe(ctx, unit->layer, verdict, NULL);
 
     return ngx_http_iap_guard_end(r, ctx, verdict, unit->d->dry_run);

@@ -614,12 +614,14 @@ ngx_http_iap_guard_enqueue_wake(ngx_event_t *ev)
 {
     ngx_int_t                      rc;
     ngx_connection_t              *c;
+    ngx_atomic_uint_t              number;
     ngx_http_request_t            *r;
     ngx_http_iap_guard_enqueue_t  *enqueue;
 
     enqueue = ev->data;
     r = enqueue->request;
     c = r->connection;
+    number = c->number;
 
     ngx_http_set_log_request(c->log, r);
 
@@ -637,9 +639,7 @@ ngx_http_iap_guard_enqueue_wake(ngx_event_t *ev)
 
     ngx_http_finalize_request(r, rc);
 
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_run_posted(c, number);
 }
 
 

@@ -282,9 +282,20 @@ ngx_http_iap_guard_settle_as(ngx_http_iap_guard_unit_t *unit,
 void
 ngx_http_iap_guard_settle_end(ngx_http_iap_guard_unit_t *unit)
 {
-    ngx_http_request_t  *r;
+    ngx_uint_t                  status;
+    ngx_http_request_t         *r;
+    ngx_http_iap_guard_fate_e   fate;
 
     r = unit->request;
+
+    if (r->post_action && ngx_http_iap_guard_outcome_asked(r, &unit->since)) {
+
+        /* no header passes there: nobody is answered */
+
+        fate = ngx_http_iap_guard_settle_fate(r, unit, &status);
+        ngx_http_iap_guard_settle_as(unit, fate, status, 0);
+        return;
+    }
 
     if (unit->hold == NGX_HTTP_IAP_GUARD_ANSWER_READ
         || ngx_http_iap_guard_settle_lost(r, unit))
@@ -613,6 +624,7 @@ void
 ngx_http_iap_guard_settle_wake(ngx_event_t *ev)
 {
     ngx_connection_t           *c;
+    ngx_atomic_uint_t           number;
     ngx_http_request_t         *r;
     ngx_http_iap_guard_unit_t  *unit;
 
@@ -634,6 +646,7 @@ ngx_http_iap_guard_settle_wake(ngx_event_t *ev)
     }
 
     c = r->connection;
+    number = c->number;
 
     ngx_http_set_log_request(c->log, r);
 
@@ -644,7 +657,5 @@ ngx_http_iap_guard_settle_wake(ngx_event_t *ev)
         r->write_event_handler(r);
     }
 
-    /* the request may be gone, but not its connection's memory */
-
-    ngx_http_run_posted_requests(c);
+    ngx_http_iap_guard_run_posted(c, number);
 }

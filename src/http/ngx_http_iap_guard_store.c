@@ -69,6 +69,7 @@ ngx_http_iap_guard_store_decide(ngx_http_request_t *r,
 
     trip = ngx_http_iap_guard_trip(r, ilcf->nchecks);
     if (trip == NULL) {
+        ngx_http_iap_guard_code_elsewhere(ctx);
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

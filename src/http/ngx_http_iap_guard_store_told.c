@@ -14,6 +14,8 @@ static ngx_int_t ngx_http_iap_guard_reserve(ngx_http_request_t *r,
 static ngx_int_t ngx_http_iap_guard_settled(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip,
     ngx_int_t refused);
+static void ngx_http_iap_guard_leave(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_trip_t *trip);
 static ngx_int_t ngx_http_iap_guard_refused(ngx_http_iap_guard_decision_t *d,
     ngx_uint_t *broken, ngx_uint_t *n);
 static void ngx_http_iap_guard_share(ngx_http_iap_guard_decision_t *d,
@@ -47,7 +49,7 @@ ngx_http_iap_guard_told(ngx_http_request_t *r, ngx_http_iap_guard_ctx_t *ctx,
                                                   : d->n);
 
     if (refused != -1 && d->checks[refused].outcome == IAP_OUTCOME_REFUSED) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
+        ngx_http_iap_guard_leave(ctx, trip);
         ngx_http_iap_guard_hash(d);
         ngx_iap_deny(imcf->zone, ctx->guard->slot, &d->checks[refused],
                      ngx_http_iap_guard_believed(trip), &d->since);
@@ -111,47 +113,43 @@ ngx_http_iap_guard_reserve(ngx_http_request_t *r,
     trip->told = 1;     /* also where nothing was asked */
     trip->reserving = 1;
 
+    ctx->unit->trip = trip;
+
     rc = ngx_http_iap_guard_code_ask(r, ctx);
 
-    if (rc == NGX_OK) {
-        return ngx_http_iap_guard_reserved(r, ctx, trip);
+    if (rc == NGX_OK || rc == NGX_AGAIN) {
+        ctx->unit->trip = NULL;
     }
 
-    if (rc != NGX_AGAIN) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
-        ngx_http_iap_guard_give_back(trip);
-    }
-
-    return rc;
+    return rc == NGX_OK ? ngx_http_iap_guard_reserved(r, ctx, trip) : rc;
 }
 
 
-/* and the ledger has told, if it had to; the request may have ended when it
-   has been answered */
+/*
+ * And the ledger has told, if it had to.  When it has been answered the request
+ * may have ended, and its connection's memory may be the next one's that is
+ * opened: what is given back, is before.
+ */
 
 ngx_int_t
 ngx_http_iap_guard_reserved(ngx_http_request_t *r,
     ngx_http_iap_guard_ctx_t *ctx, ngx_http_iap_guard_trip_t *trip)
 {
     ngx_int_t                   rc, refused;
-    ngx_uint_t                  keeps;
     ngx_http_iap_guard_unit_t  *unit;
 
     unit = ctx->unit;
 
     if (unit->state == NGX_HTTP_IAP_GUARD_UNIT_TOLD) {
-        keeps = ngx_http_iap_guard_code_is_redeemed(unit);
+        unit->trip = trip;
 
         rc = ngx_http_iap_guard_code_told(r, ctx);
 
         if (rc != NGX_OK) {
-
-            if (!keeps) {
-                ngx_http_iap_guard_give_back(trip);
-            }
-
             return rc;
         }
+
+        unit->trip = NULL;
     }
 
     refused = ngx_http_iap_guard_local(r, trip, 0);
@@ -179,13 +177,7 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
 
     if (refused != -1) {
 
-        if (trip->nbroken != 0) {
-            ngx_http_iap_guard_code_stuck(ctx);
-
-        } else {
-            ngx_http_iap_guard_code_elsewhere(ctx);
-        }
-
+        ngx_http_iap_guard_leave(ctx, trip);
         ngx_http_iap_guard_give_back(trip);
 
         for (i = refused + 1; i < d->n; i++) {
@@ -194,6 +186,22 @@ ngx_http_iap_guard_settled(ngx_http_request_t *r,
     }
 
     return ngx_http_iap_guard_conclude(r, ctx, d, refused);
+}
+
+
+/* those that wait for it at its code's gate are not to wait for the store one
+   after the other, if it has done so in vain */
+
+static void
+ngx_http_iap_guard_leave(ngx_http_iap_guard_ctx_t *ctx,
+    ngx_http_iap_guard_trip_t *trip)
+{
+    if (trip->nbroken != 0 && trip->told && !trip->reserving) {
+        ngx_http_iap_guard_code_stuck(ctx);
+
+    } else {
+        ngx_http_iap_guard_code_elsewhere(ctx);
+    }
 }
 
 

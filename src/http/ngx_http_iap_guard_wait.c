@@ -68,9 +68,11 @@ ngx_http_iap_guard_go_on(ngx_http_request_t *r, ngx_uint_t place)
 void
 ngx_http_iap_guard_resume(ngx_http_request_t *r, ngx_uint_t place)
 {
-    ngx_connection_t  *c;
+    ngx_connection_t      *c;
+    ngx_atomic_uint_t      number;
 
     c = r->connection;
+    number = c->number;
 
     switch (ngx_http_iap_guard_go_on(r, place)) {
 
@@ -88,9 +90,22 @@ ngx_http_iap_guard_resume(ngx_http_request_t *r, ngx_uint_t place)
         break;
     }
 
-    /* the request may be gone, but not its connection's memory */
+    ngx_http_iap_guard_run_posted(c, number);
+}
 
-    ngx_http_run_posted_requests(c);
+
+/*
+ * The request may be gone, and its connection closed, but not its memory.  That
+ * may be another connection's meanwhile, of an upstream, a store or a ledger,
+ * and has no request then.
+ */
+
+void
+ngx_http_iap_guard_run_posted(ngx_connection_t *c, ngx_atomic_uint_t number)
+{
+    if (c->number == number) {
+        ngx_http_run_posted_requests(c);
+    }
 }
 
 

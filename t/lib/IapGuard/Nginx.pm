@@ -404,7 +404,8 @@ sub log_lines {
 
 sub complaints {
     my ($self, @expected) = @_;
-    my @lines = $self->log_lines(qr/\[(?:alert|crit|emerg)\]|Sanitizer/);
+    my @lines = $self->log_lines(qr/\[(?:alert|crit|emerg)\]|Sanitizer
+                                    |process\ \d+\ exited\ (?:on|with\ code\ [1-9])/x);
 
     foreach my $pattern (@expected) {
         @lines = grep { $_ !~ $pattern } @lines;
