@@ -47,6 +47,8 @@ typedef struct {
     unsigned                  asked:1;          /* in this round */
     unsigned                  answered:1;       /* likewise, with a name */
     unsigned                  silent:1;         /* not so the last time */
+    unsigned                  replica:1;        /* in this round: what it says
+                                                   was found to be one */
 } ngx_iap_sentinel_node_t;
 
 
@@ -78,8 +80,9 @@ typedef struct {
     unsigned                  doubt:1;  /* all are to be asked */
     unsigned                  differ:1; /* torn is set */
     unsigned                  told:1;   /* that they differ, until they don't */
-    unsigned                  refused:1;        /* a replica, which was told
-                                                   likewise */
+    unsigned                  refused:1;        /* a replica, which was told,
+                                                   until what most of them
+                                                   name is followed */
 
     /* of a round */
 

@@ -30,6 +30,8 @@ static ngx_iap_link_t *ngx_iap_sentinel_next_epoch(
 static ngx_iap_link_t *ngx_iap_sentinel_tally(ngx_iap_sentinel_t *sentinel);
 static ngx_iap_link_t *ngx_iap_sentinel_next_role(
     ngx_iap_sentinel_t *sentinel);
+static ngx_uint_t ngx_iap_sentinel_is_replica(ngx_iap_sentinel_t *sentinel,
+    ngx_iap_sentinel_name_t *name);
 static ngx_iap_peer_t *ngx_iap_sentinel_peer(ngx_iap_sentinel_t *sentinel,
     ngx_iap_sentinel_name_t *name);
 static void ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel,
@@ -62,6 +64,7 @@ ngx_iap_sentinel_first(ngx_iap_search_t *search)
     for (i = 0; i < sentinel->n; i++) {
         sentinel->nodes[i].asked = 0;
         sentinel->nodes[i].answered = 0;
+        sentinel->nodes[i].replica = 0;
         sentinel->nodes[i].epoch = 0;
     }
 
@@ -81,7 +84,11 @@ ngx_iap_sentinel_first(ngx_iap_search_t *search)
             sentinel->want = sentinel->n;
 
         } else if (++sentinel->rounds >= NGX_IAP_SENTINEL_PAIR) {
-            sentinel->want = ngx_min(sentinel->n, 2);
+
+            /* whether all is well again only all of them can say */
+
+            sentinel->want = sentinel->differ || sentinel->refused
+                             ? sentinel->n : ngx_min(sentinel->n, 2);
         }
     }
 
@@ -251,10 +258,9 @@ ngx_iap_sentinel_tally(ngx_iap_sentinel_t *sentinel)
     if (sentinel->nchoices > 1) {
         ngx_iap_sentinel_differ(sentinel);
 
-    } else if (sentinel->answers > 1) {
+    } else if (sentinel->answers > 1 && sentinel->asked == sentinel->n) {
         sentinel->differ = 0;
         sentinel->told = 0;
-        sentinel->refused = 0;
     }
 
     sentinel->phase = NGX_IAP_SENTINEL_ROLES;
@@ -280,6 +286,10 @@ ngx_iap_sentinel_next_role(ngx_iap_sentinel_t *sentinel)
     {
         i = sentinel->voters[sentinel->order[sentinel->choice]];
         name = &sentinel->nodes[i].says;
+
+        if (ngx_iap_sentinel_is_replica(sentinel, name)) {
+            continue;
+        }
 
         if (sentinel->peer == NULL
             && !ngx_iap_sentinel_same(name, &sentinel->known))
@@ -338,6 +348,28 @@ ngx_iap_sentinel_peer(ngx_iap_sentinel_t *sentinel,
 }
 
 
+/* It has said so in this round, in which it may be named a second time, as the
+   rest was asked. */
+
+static ngx_uint_t
+ngx_iap_sentinel_is_replica(ngx_iap_sentinel_t *sentinel,
+    ngx_iap_sentinel_name_t *name)
+{
+    ngx_uint_t                i;
+    ngx_iap_sentinel_node_t  *nodes;
+
+    nodes = sentinel->nodes;
+
+    for (i = 0; i < sentinel->n; i++) {
+        if (nodes[i].replica && ngx_iap_sentinel_same(&nodes[i].says, name)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /* what most of them, or the only one, said, is the master */
 
 static void
@@ -367,6 +399,10 @@ ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer,
 
     if (sentinel->want == sentinel->n) {
         sentinel->doubt = 0;
+
+        if (sentinel->choice == 0) {
+            sentinel->refused = 0;
+        }
     }
 
     ngx_iap_sentinel_follow(sentinel, peer, name);
@@ -478,6 +514,7 @@ ngx_iap_sentinel_epoch_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
 static ngx_int_t
 ngx_iap_sentinel_role_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
 {
+    ngx_uint_t        i;
     ngx_iap_redis_t  *redis;
 
     redis = sentinel->search.redis;
@@ -499,6 +536,9 @@ ngx_iap_sentinel_role_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
     sentinel->search.why = "the server that sentinels name is a replica";
 
     ngx_iap_peer_drop(sentinel->peer);
+
+    i = sentinel->voters[sentinel->order[sentinel->choice]];
+    sentinel->nodes[i].replica = 1;
 
     sentinel->peer = NULL;
     sentinel->choice++;

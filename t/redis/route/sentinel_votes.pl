@@ -196,6 +196,36 @@ test votes_told => sub {
 };
 
 
+# One more is silent, and another one comes right, and goes wrong again
+
+test votes_told_again => sub {
+    my ($left, $master) = map { fake() } 1 .. 2;
+    my @sentinels = map { sentinel($master->node) } 0 .. 4;
+    $sentinels[3]->behave($ASK, hang => 1);
+    $sentinels[1]->behave($ASK, master_is($left->node));
+
+    my $nginx = sentinel_nginx(\@sentinels, timeout => '200ms');
+    is $nginx->decide('k'), 'A', 'a master';
+
+    foreach my $time (1, 2) {
+        ok waits(21, sub { $nginx->decide('k'); differ_told($nginx) == $time }),
+           "$time: it is told";
+        $sentinels[1]->behave($ASK, master_is($master->node));
+        sleep 4.5;      # all are asked
+        $sentinels[1]->behave($ASK, master_is($left->node));
+    }
+
+    is differ_told($nginx), 2, 'not more often';
+    ends_well($nginx);
+};
+
+
+sub differ_told {
+    my ($nginx) = @_;
+    return scalar(() = $nginx->log_lines(qr/differ/));
+}
+
+
 # One against one
 
 test votes_tie => sub {
@@ -284,6 +314,65 @@ test votes_replica => sub {
     is $nginx->peers, $master->node, 'which is found';
     ends_well($nginx);
 };
+
+
+# All of them move to a replica at once, or one after the other: it is asked ten
+# times a second, for five seconds, then once; and told once
+
+test votes_replica_agreed => sub {
+    foreach my $moved ([0 .. 2], [1, 2]) {
+        my ($master, $replica) = map { fake() } 1 .. 2;
+        $replica->behave('ROLE', raw => $REPLICA);
+
+        my @sentinels = map { sentinel($master->node) } 1 .. 3;
+        my $nginx     = sentinel_nginx(\@sentinels, timeout => '200ms');
+        my $name      = @$moved . ' of 3';
+
+        is $nginx->decide('k'), 'A', "$name: a master";
+        sleep 1.2;
+        $_->behave($ASK, master_is($replica->node))
+            foreach @sentinels[@$moved];
+
+        ok waits(5, sub { asked($replica, 'ROLE') }), "$name: it is looked at";
+        known_during($nginx, 2);
+        my $asked = asked($replica, 'ROLE');
+        is $replica->report->{commands}, $asked, "$name: but not followed";
+        cmp_ok $asked, '<=', 23, "$name: asked at a limited pace";
+        cmp_ok $asked, '>=', 12, "$name: which is quick" if @$moved == 3;
+        is replicas_told($nginx), 1, "$name: told once";
+
+        ends_well($nginx);
+    }
+};
+
+
+# ... and once more when they had all been back meanwhile
+
+test votes_replica_again => sub {
+    my ($master, $replica) = map { fake() } 1 .. 2;
+    $replica->behave('ROLE', raw => $REPLICA);
+
+    my @sentinels = map { sentinel($master->node) } 1 .. 3;
+    my $nginx     = sentinel_nginx(\@sentinels, timeout => '200ms');
+    is $nginx->decide('k'), 'A', 'a master';
+
+    foreach my $time (1, 2) {
+        sleep 1.2;
+        $_->behave($ASK, master_is($replica->node)) foreach @sentinels;
+        ok waits(5, sub { replicas_told($nginx) == $time }), "$time: told";
+        $_->behave($ASK, master_is($master->node)) foreach @sentinels;
+        sleep 4;        # all are asked
+    }
+
+    is replicas_told($nginx), 2, 'not more often';
+    ends_well($nginx);
+};
+
+
+sub replicas_told {
+    my ($nginx) = @_;
+    return scalar(() = $nginx->log_lines(qr/that is a replica/));
+}
 
 
 # The moment of a failover
