@@ -7,9 +7,11 @@
  * all are asked, as far as they answer, and what most of those name is the
  * master.  The exception is news: whoever names another one than it did a
  * moment ago, on the same connection, is a step ahead of those that still name
- * the old one, for failovers don't reach all Sentinels at once.  Where it is a
- * tie, they are asked for the epoch of what they say; where they don't tell,
- * the master that is known stays.  One that answers alone is believed.
+ * the old one, for failovers don't reach all Sentinels at once.  Where those are
+ * more, all are asked for the epoch of what they say, which grows with each
+ * failover: news that is no newer than that is not believed; where they don't
+ * tell, it is.  Where it is a tie, they are asked as well, and the master that
+ * is known stays if they don't tell.  One that answers alone is believed.
  *
  * Whoever is to be the master is asked for its role before, and is not
  * followed if that is a replica; the next best is looked at then.  Who doesn't
@@ -36,6 +38,7 @@ static ngx_iap_peer_t *ngx_iap_sentinel_peer(ngx_iap_sentinel_t *sentinel,
     ngx_iap_sentinel_name_t *name);
 static void ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel,
     ngx_iap_peer_t *peer, ngx_iap_sentinel_name_t *name);
+static void ngx_iap_sentinel_look_again(ngx_iap_sentinel_t *sentinel);
 static void ngx_iap_sentinel_keep(ngx_iap_sentinel_t *sentinel);
 
 static ngx_int_t ngx_iap_sentinel_name_answer(ngx_iap_sentinel_t *sentinel,
@@ -405,7 +408,32 @@ ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer,
         }
     }
 
+    if (peer == sentinel->master && ngx_iap_sentinel_is_left(sentinel)) {
+        ngx_iap_sentinel_look_again(sentinel);
+
+    } else {
+        sentinel->again = 0;
+    }
+
     ngx_iap_sentinel_follow(sentinel, peer, name);
+}
+
+
+/* Whoever learnt of a failover after it was asked for the name, and before it
+   was asked for the epoch, has named the old master with the new epoch: the
+   next round is a quick one, once. */
+
+static void
+ngx_iap_sentinel_look_again(ngx_iap_sentinel_t *sentinel)
+{
+    if (sentinel->again) {
+        sentinel->again = 0;
+        return;
+    }
+
+    sentinel->again = 1;
+    sentinel->doubt = 1;
+    sentinel->search.pace = NGX_IAP_SEARCH_DOUBT;
 }
 
 
@@ -502,7 +530,7 @@ ngx_iap_sentinel_epoch_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
             n = ngx_atoof((u_char *) value->str, value->len);
 
             if (n != NGX_ERROR) {
-                sentinel->nodes[sentinel->current].epoch = (uint64_t) n;
+                sentinel->nodes[sentinel->current].epoch = (uint64_t) n + 1;
             }
         }
     }

@@ -266,6 +266,72 @@ test votes_tie => sub {
 };
 
 
+# One changes its mind, on the same connection: that is news if its epoch is
+# higher, or if they don't tell.  A name that was given anew has the epoch 0.
+
+test votes_turncoat => sub {
+    my %epochs = (
+        'anew'             => [[epoch(0)], [epoch(0)], 0],
+        'anew, after some' => [[epoch(0)], [epoch(7)], 0],
+        'as old'           => [[epoch(7)], [epoch(7)], 0],
+        'a failover'       => [[epoch(8)], [epoch(7)], 1],
+        'the first one'    => [[epoch(1)], [epoch(0)], 1],
+        'refused'          => [([raw => "-NOPERM no\r\n"]) x 2, 1],
+        'only one tells'   => [[epoch(0)], [raw => "-NOPERM no\r\n"], 1],
+    );
+
+    foreach my $name (sort keys %epochs) {
+        my ($turned, $others, $moves) = @{ $epochs{$name} };
+        my @masters   = map { fake() } 1 .. 2;
+        my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
+
+        my $nginx = sentinel_nginx(\@sentinels, timeout => '500ms');
+        is $nginx->decide('k'), 'A', "$name: a master";
+        sleep 0.5;
+
+        $sentinels[0]->behave('MASTER', @$turned);
+        $_->behave('MASTER', @$others) foreach @sentinels[1, 2];
+        $sentinels[0]->behave($ASK, master_is($masters[1]->node));
+
+        ok waits(2, sub { asked($sentinels[2], 'MASTER') }),
+           "$name: epochs are asked for";
+        known_during($nginx, 2.5);
+        is $nginx->peers, $masters[$moves]->node, "$name: who is believed";
+        is scalar(() = $nginx->log_lines(qr/is now/)), 1 + $moves,
+           "$name: from the beginning";
+
+        ends_well($nginx);
+    }
+};
+
+
+# Such news is looked at again soon: the others may have been about to learn it
+
+test votes_again => sub {
+    my @masters   = map { fake() } 1 .. 2;
+    my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
+    $_->behave('MASTER', epoch(2)) foreach @sentinels;
+
+    my $nginx = sentinel_nginx(\@sentinels, timeout => '500ms');
+    is $nginx->decide('k'), 'A', 'a master';
+    sleep 0.5;
+    $sentinels[0]->behave($ASK, master_is($masters[1]->node));
+
+    ok waits(2, sub { asked($sentinels[2], 'MASTER') }), 'all are asked';
+    my $start = now();
+    ok waits(2, sub { asked($sentinels[2], 'MASTER') == 2 }), 'and again';
+    between(int(1000 * (now() - $start)), 0, 600, 'soon');
+    sleep 0.6;
+    is asked($sentinels[2], 'MASTER'), 2, 'once';
+
+    $sentinels[1]->behave($ASK, master_is($masters[1]->node));
+    ok waits(5, sub { $nginx->peers eq $masters[1]->node }),
+       'what most name is followed';
+
+    ends_well($nginx);
+};
+
+
 # A sentinel that was started anew with what it had been told at first, says
 # something else, too; but that is no news
 
