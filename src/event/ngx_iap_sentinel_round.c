@@ -7,8 +7,8 @@
  * all are asked, as far as they answer, and what most of those name is the
  * master.  The exception is news: whoever names another one than it did a
  * moment ago, on the same connection, is a step ahead of those that still name
- * the old one, for failovers don't reach all Sentinels at once.  Where those are
- * more, all are asked for the epoch of what they say, which grows with each
+ * the old one, for failovers don't reach all Sentinels at once.  Where those
+ * are more, all are asked for the epoch of what they say, which grows with each
  * failover: news that is no newer than that is not believed; where they don't
  * tell, it is.  Where it is a tie, they are asked as well, and the master that
  * is known stays if they don't tell.  One that answers alone is believed.
