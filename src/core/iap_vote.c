@@ -14,6 +14,10 @@ typedef struct {
 
 static iap_vote_weight_t iap_vote_weigh(const iap_vote_t *votes, size_t n,
     uint32_t choice);
+static iap_vote_weight_t iap_vote_count(const iap_vote_t *votes, size_t n,
+    uint32_t choice);
+static bool iap_vote_is_refuted(const iap_vote_t *votes, size_t n,
+    const iap_vote_t *news);
 static bool iap_vote_is_better(const iap_vote_t *votes, size_t n,
     uint32_t known, uint32_t choice, uint32_t than);
 
@@ -92,15 +96,34 @@ iap_vote_weigh(const iap_vote_t *votes, size_t n, uint32_t choice)
     size_t             i;
     iap_vote_weight_t  w;
 
+    w = iap_vote_count(votes, n, choice);
+
+    for (i = 0; i < n; i++) {
+
+        if (votes[i].left == choice
+            && !iap_vote_is_refuted(votes, n, &votes[i]))
+        {
+            w.left = true;
+        }
+    }
+
+    return w;
+}
+
+
+/* whether it was left is not looked at */
+
+static iap_vote_weight_t
+iap_vote_count(const iap_vote_t *votes, size_t n, uint32_t choice)
+{
+    size_t             i;
+    iap_vote_weight_t  w;
+
     w.left = false;
     w.votes = 0;
     w.epoch = 0;
 
     for (i = 0; i < n; i++) {
-
-        if (votes[i].left == choice) {
-            w.left = true;
-        }
 
         if (votes[i].choice != choice) {
             continue;
@@ -114,4 +137,43 @@ iap_vote_weigh(const iap_vote_t *votes, size_t n, uint32_t choice)
     }
 
     return w;
+}
+
+
+/* by those that still say what was left */
+
+static bool
+iap_vote_is_refuted(const iap_vote_t *votes, size_t n, const iap_vote_t *news)
+{
+    iap_vote_weight_t  said, left;
+
+    said = iap_vote_count(votes, n, news->choice);
+    left = iap_vote_count(votes, n, news->left);
+
+    return said.votes < left.votes && said.epoch != 0 && left.epoch != 0
+           && said.epoch <= left.epoch;
+}
+
+
+bool
+iap_vote_is_news(const iap_vote_t *votes, size_t n)
+{
+    size_t             i;
+    iap_vote_weight_t  said, left;
+
+    for (i = 0; i < n; i++) {
+
+        if (votes[i].left == IAP_VOTE_NONE) {
+            continue;
+        }
+
+        said = iap_vote_count(votes, n, votes[i].choice);
+        left = iap_vote_count(votes, n, votes[i].left);
+
+        if (said.votes < left.votes) {
+            return true;
+        }
+    }
+
+    return false;
 }

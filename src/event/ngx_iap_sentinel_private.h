@@ -43,10 +43,13 @@ typedef struct {
                                            been restarted, or replaced */
     ngx_msec_t                moved;    /* when it left that */
     ngx_uint_t                closes;   /* of the link, when it said that */
-    uint64_t                  epoch;    /* of this round; 0: not known */
+    uint64_t                  epoch;    /* of this round, and one more: it is 0
+                                           at first; 0: not known */
     unsigned                  asked:1;          /* in this round */
     unsigned                  answered:1;       /* likewise, with a name */
     unsigned                  silent:1;         /* not so the last time */
+    unsigned                  replica:1;        /* in this round: what it says
+                                                   was found to be one */
 } ngx_iap_sentinel_node_t;
 
 
@@ -78,8 +81,11 @@ typedef struct {
     unsigned                  doubt:1;  /* all are to be asked */
     unsigned                  differ:1; /* torn is set */
     unsigned                  told:1;   /* that they differ, until they don't */
-    unsigned                  refused:1;        /* a replica, which was told
-                                                   likewise */
+    unsigned                  refused:1;        /* a replica, which was told,
+                                                   until what most of them
+                                                   name is followed */
+    unsigned                  again:1;  /* this round looks once more at news
+                                           that was not believed */
 
     /* of a round */
 
@@ -118,9 +124,13 @@ ngx_int_t ngx_iap_sentinel_answer(ngx_iap_search_t *search,
 ngx_uint_t ngx_iap_sentinel_is_outvoted(ngx_iap_sentinel_t *sentinel);
 
 /* Sets nchoices and order, by what was answered in this round; order is of
-   voters, of which each is an index of nodes.  Whether it is a tie. */
+   voters, of which each is an index of nodes.  Whether epochs would decide. */
 
 ngx_uint_t ngx_iap_sentinel_vote(ngx_iap_sentinel_t *sentinel);
+
+/* whether one that answered has left the choice */
+
+ngx_uint_t ngx_iap_sentinel_is_left(ngx_iap_sentinel_t *sentinel);
 
 /* they differ, which is told if it lasts: it is an administrator's to mend */
 

@@ -7,9 +7,11 @@
  * all are asked, as far as they answer, and what most of those name is the
  * master.  The exception is news: whoever names another one than it did a
  * moment ago, on the same connection, is a step ahead of those that still name
- * the old one, for failovers don't reach all Sentinels at once.  Where it is a
- * tie, they are asked for the epoch of what they say; where they don't tell,
- * the master that is known stays.  One that answers alone is believed.
+ * the old one, for failovers don't reach all Sentinels at once.  Where those
+ * are more, all are asked for the epoch of what they say, which grows with each
+ * failover: news that is no newer than that is not believed; where they don't
+ * tell, it is.  Where it is a tie, they are asked as well, and the master that
+ * is known stays if they don't tell.  One that answers alone is believed.
  *
  * Whoever is to be the master is asked for its role before, and is not
  * followed if that is a replica; the next best is looked at then.  Who doesn't
@@ -30,10 +32,13 @@ static ngx_iap_link_t *ngx_iap_sentinel_next_epoch(
 static ngx_iap_link_t *ngx_iap_sentinel_tally(ngx_iap_sentinel_t *sentinel);
 static ngx_iap_link_t *ngx_iap_sentinel_next_role(
     ngx_iap_sentinel_t *sentinel);
+static ngx_uint_t ngx_iap_sentinel_is_replica(ngx_iap_sentinel_t *sentinel,
+    ngx_iap_sentinel_name_t *name);
 static ngx_iap_peer_t *ngx_iap_sentinel_peer(ngx_iap_sentinel_t *sentinel,
     ngx_iap_sentinel_name_t *name);
 static void ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel,
     ngx_iap_peer_t *peer, ngx_iap_sentinel_name_t *name);
+static void ngx_iap_sentinel_look_again(ngx_iap_sentinel_t *sentinel);
 static void ngx_iap_sentinel_keep(ngx_iap_sentinel_t *sentinel);
 
 static ngx_int_t ngx_iap_sentinel_name_answer(ngx_iap_sentinel_t *sentinel,
@@ -62,6 +67,7 @@ ngx_iap_sentinel_first(ngx_iap_search_t *search)
     for (i = 0; i < sentinel->n; i++) {
         sentinel->nodes[i].asked = 0;
         sentinel->nodes[i].answered = 0;
+        sentinel->nodes[i].replica = 0;
         sentinel->nodes[i].epoch = 0;
     }
 
@@ -81,7 +87,11 @@ ngx_iap_sentinel_first(ngx_iap_search_t *search)
             sentinel->want = sentinel->n;
 
         } else if (++sentinel->rounds >= NGX_IAP_SENTINEL_PAIR) {
-            sentinel->want = ngx_min(sentinel->n, 2);
+
+            /* whether all is well again only all of them can say */
+
+            sentinel->want = sentinel->differ || sentinel->refused
+                             ? sentinel->n : ngx_min(sentinel->n, 2);
         }
     }
 
@@ -251,10 +261,9 @@ ngx_iap_sentinel_tally(ngx_iap_sentinel_t *sentinel)
     if (sentinel->nchoices > 1) {
         ngx_iap_sentinel_differ(sentinel);
 
-    } else if (sentinel->answers > 1) {
+    } else if (sentinel->answers > 1 && sentinel->asked == sentinel->n) {
         sentinel->differ = 0;
         sentinel->told = 0;
-        sentinel->refused = 0;
     }
 
     sentinel->phase = NGX_IAP_SENTINEL_ROLES;
@@ -280,6 +289,10 @@ ngx_iap_sentinel_next_role(ngx_iap_sentinel_t *sentinel)
     {
         i = sentinel->voters[sentinel->order[sentinel->choice]];
         name = &sentinel->nodes[i].says;
+
+        if (ngx_iap_sentinel_is_replica(sentinel, name)) {
+            continue;
+        }
 
         if (sentinel->peer == NULL
             && !ngx_iap_sentinel_same(name, &sentinel->known))
@@ -338,6 +351,28 @@ ngx_iap_sentinel_peer(ngx_iap_sentinel_t *sentinel,
 }
 
 
+/* It has said so in this round, in which it may be named a second time, as the
+   rest was asked. */
+
+static ngx_uint_t
+ngx_iap_sentinel_is_replica(ngx_iap_sentinel_t *sentinel,
+    ngx_iap_sentinel_name_t *name)
+{
+    ngx_uint_t                i;
+    ngx_iap_sentinel_node_t  *nodes;
+
+    nodes = sentinel->nodes;
+
+    for (i = 0; i < sentinel->n; i++) {
+        if (nodes[i].replica && ngx_iap_sentinel_same(&nodes[i].says, name)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /* what most of them, or the only one, said, is the master */
 
 static void
@@ -367,9 +402,38 @@ ngx_iap_sentinel_settle(ngx_iap_sentinel_t *sentinel, ngx_iap_peer_t *peer,
 
     if (sentinel->want == sentinel->n) {
         sentinel->doubt = 0;
+
+        if (sentinel->choice == 0) {
+            sentinel->refused = 0;
+        }
+    }
+
+    if (peer == sentinel->master && ngx_iap_sentinel_is_left(sentinel)) {
+        ngx_iap_sentinel_look_again(sentinel);
+
+    } else {
+        sentinel->again = 0;
     }
 
     ngx_iap_sentinel_follow(sentinel, peer, name);
+}
+
+
+/* Whoever learnt of a failover after it was asked for the name, and before it
+   was asked for the epoch, has named the old master with the new epoch: the
+   next round is a quick one, once. */
+
+static void
+ngx_iap_sentinel_look_again(ngx_iap_sentinel_t *sentinel)
+{
+    if (sentinel->again) {
+        sentinel->again = 0;
+        return;
+    }
+
+    sentinel->again = 1;
+    sentinel->doubt = 1;
+    sentinel->search.pace = NGX_IAP_SEARCH_DOUBT;
 }
 
 
@@ -466,7 +530,7 @@ ngx_iap_sentinel_epoch_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
             n = ngx_atoof((u_char *) value->str, value->len);
 
             if (n != NGX_ERROR) {
-                sentinel->nodes[sentinel->current].epoch = (uint64_t) n;
+                sentinel->nodes[sentinel->current].epoch = (uint64_t) n + 1;
             }
         }
     }
@@ -478,6 +542,7 @@ ngx_iap_sentinel_epoch_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
 static ngx_int_t
 ngx_iap_sentinel_role_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
 {
+    ngx_uint_t        i;
     ngx_iap_redis_t  *redis;
 
     redis = sentinel->search.redis;
@@ -499,6 +564,9 @@ ngx_iap_sentinel_role_answer(ngx_iap_sentinel_t *sentinel, redisReply *reply)
     sentinel->search.why = "the server that sentinels name is a replica";
 
     ngx_iap_peer_drop(sentinel->peer);
+
+    i = sentinel->voters[sentinel->order[sentinel->choice]];
+    sentinel->nodes[i].replica = 1;
 
     sentinel->peer = NULL;
     sentinel->choice++;

@@ -80,7 +80,7 @@ ngx_iap_sentinel_vote(ngx_iap_sentinel_t *sentinel)
     sentinel->nchoices = iap_vote_order(sentinel->votes, n, known,
                                         sentinel->order, &tied);
 
-    return tied;
+    return tied || iap_vote_is_news(sentinel->votes, n);
 }
 
 
@@ -102,6 +102,21 @@ ngx_iap_sentinel_choice(ngx_iap_sentinel_t *sentinel, ngx_uint_t n,
     }
 
     return IAP_VOTE_NONE;
+}
+
+
+ngx_uint_t
+ngx_iap_sentinel_is_left(ngx_iap_sentinel_t *sentinel)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < sentinel->answers; i++) {
+        if (sentinel->votes[i].left == sentinel->order[sentinel->choice]) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

@@ -54,6 +54,35 @@ static const struct {
     { "news and a third",     "abcb",  "b...",  "0000",  'b', "acb", true },
     { "left for each other",  "abb",   "ba.",   "000",   'a', "ba",  false },
     { "likewise, a tie",      "ab",    "ba",    "34",    'a', "ba",  true },
+
+    /* ... unless they are more, and their epoch says that they do not */
+
+    { "news, and newer",      "aac",   "..a",   "223",   'a', "ca",  false },
+    { "news, and older",      "aac",   "..a",   "221",   'a', "ac",  false },
+    { "news, of old",         "aac",   "..a",   "222",   'a', "ac",  false },
+    { "news, older than one", "aac",   "..a",   "132",   'a', "ac",  false },
+    { "news, not told",       "aac",   "..a",   "220",   'a', "ca",  false },
+    { "news, not theirs",     "aac",   "..a",   "001",   'a', "ca",  false },
+    { "older, but as many",   "ab",    ".a",    "21",    'a', "ba",  false },
+    { "older, by two",        "abbaa", ".aa..", "22122", 'a', "ab",  false },
+    { "one is newer",         "abbaa", ".aa..", "22322", 'a', "ba",  false },
+    { "older, of one's own",  "abcb",  "b...",  "1232",  'b', "bca", false },
+};
+
+
+static const struct {
+    const char  *says;
+    const char  *left;
+    bool         news;
+} news[] = {
+    { "",      "",      false },
+    { "aac",   "...",   false },
+    { "aac",   "..a",   true },
+    { "abb",   "b..",   true },
+    { "abb",   ".a.",   false },
+    { "ab",    ".a",    false },
+    { "abbaa", ".aa..", true },
+    { "abcb",  "...a",  false },
 };
 
 
@@ -61,6 +90,24 @@ static uint32_t
 letter(char c)
 {
     return c >= 'a' && c <= 'f' ? (uint32_t) (c - 'a') : NO;
+}
+
+
+static size_t
+read_votes(iap_vote_t *votes, const char *says, const char *left,
+    const char *epochs)
+{
+    size_t  i, n;
+
+    n = strlen(says);
+
+    for (i = 0; i < n; i++) {
+        votes[i].choice = letter(says[i]);
+        votes[i].left = letter(left[i]);
+        votes[i].epoch = epochs ? (uint64_t) (epochs[i] - '0') : 0;
+    }
+
+    return n;
 }
 
 
@@ -74,13 +121,7 @@ orders(void)
     iap_vote_t  votes[VOTES];
 
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        n = strlen(cases[i].says);
-
-        for (k = 0; k < n; k++) {
-            votes[k].choice = letter(cases[i].says[k]);
-            votes[k].left = letter(cases[i].left[k]);
-            votes[k].epoch = (uint64_t) (cases[i].epochs[k] - '0');
-        }
+        n = read_votes(votes, cases[i].says, cases[i].left, cases[i].epochs);
 
         count = iap_vote_order(votes, n, letter(cases[i].known), order,
                                &tied);
@@ -93,6 +134,23 @@ orders(void)
 
         ut_ok(strcmp(text, cases[i].order) == 0 && tied == cases[i].tied,
               "%s: %s%s", cases[i].name, text, tied ? ", tied" : "");
+    }
+}
+
+
+/* whether epochs are of use */
+
+static void
+is_news(void)
+{
+    size_t      i, n;
+    iap_vote_t  votes[VOTES];
+
+    for (i = 0; i < sizeof(news) / sizeof(news[0]); i++) {
+        n = read_votes(votes, news[i].says, news[i].left, NULL);
+
+        ut_ok(iap_vote_is_news(votes, n) == news[i].news,
+              "news: \"%s\", left \"%s\"", news[i].says, news[i].left);
     }
 }
 
@@ -116,6 +174,7 @@ int
 main(void)
 {
     orders();
+    is_news();
     large_epochs();
 
     return ut_done();

@@ -196,6 +196,36 @@ test votes_told => sub {
 };
 
 
+# One more is silent, and another one comes right, and goes wrong again
+
+test votes_told_again => sub {
+    my ($left, $master) = map { fake() } 1 .. 2;
+    my @sentinels = map { sentinel($master->node) } 0 .. 4;
+    $sentinels[3]->behave($ASK, hang => 1);
+    $sentinels[1]->behave($ASK, master_is($left->node));
+
+    my $nginx = sentinel_nginx(\@sentinels, timeout => '200ms');
+    is $nginx->decide('k'), 'A', 'a master';
+
+    foreach my $time (1, 2) {
+        ok waits(21, sub { $nginx->decide('k'); differ_told($nginx) == $time }),
+           "$time: it is told";
+        $sentinels[1]->behave($ASK, master_is($master->node));
+        sleep 4.5;      # all are asked
+        $sentinels[1]->behave($ASK, master_is($left->node));
+    }
+
+    is differ_told($nginx), 2, 'not more often';
+    ends_well($nginx);
+};
+
+
+sub differ_told {
+    my ($nginx) = @_;
+    return scalar(() = $nginx->log_lines(qr/differ/));
+}
+
+
 # One against one
 
 test votes_tie => sub {
@@ -233,6 +263,72 @@ test votes_tie => sub {
 
         ends_well($nginx);
     }
+};
+
+
+# One changes its mind, on the same connection: that is news if its epoch is
+# higher, or if they don't tell.  A name that was given anew has the epoch 0.
+
+test votes_turncoat => sub {
+    my %epochs = (
+        'anew'             => [[epoch(0)], [epoch(0)], 0],
+        'anew, after some' => [[epoch(0)], [epoch(7)], 0],
+        'as old'           => [[epoch(7)], [epoch(7)], 0],
+        'a failover'       => [[epoch(8)], [epoch(7)], 1],
+        'the first one'    => [[epoch(1)], [epoch(0)], 1],
+        'refused'          => [([raw => "-NOPERM no\r\n"]) x 2, 1],
+        'only one tells'   => [[epoch(0)], [raw => "-NOPERM no\r\n"], 1],
+    );
+
+    foreach my $name (sort keys %epochs) {
+        my ($turned, $others, $moves) = @{ $epochs{$name} };
+        my @masters   = map { fake() } 1 .. 2;
+        my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
+
+        my $nginx = sentinel_nginx(\@sentinels, timeout => '500ms');
+        is $nginx->decide('k'), 'A', "$name: a master";
+        sleep 0.5;
+
+        $sentinels[0]->behave('MASTER', @$turned);
+        $_->behave('MASTER', @$others) foreach @sentinels[1, 2];
+        $sentinels[0]->behave($ASK, master_is($masters[1]->node));
+
+        ok waits(2, sub { asked($sentinels[2], 'MASTER') }),
+           "$name: epochs are asked for";
+        known_during($nginx, 2.5);
+        is $nginx->peers, $masters[$moves]->node, "$name: who is believed";
+        is scalar(() = $nginx->log_lines(qr/is now/)), 1 + $moves,
+           "$name: from the beginning";
+
+        ends_well($nginx);
+    }
+};
+
+
+# Such news is looked at again soon: the others may have been about to learn it
+
+test votes_again => sub {
+    my @masters   = map { fake() } 1 .. 2;
+    my @sentinels = map { sentinel($masters[0]->node) } 1 .. 3;
+    $_->behave('MASTER', epoch(2)) foreach @sentinels;
+
+    my $nginx = sentinel_nginx(\@sentinels, timeout => '500ms');
+    is $nginx->decide('k'), 'A', 'a master';
+    sleep 0.5;
+    $sentinels[0]->behave($ASK, master_is($masters[1]->node));
+
+    ok waits(2, sub { asked($sentinels[2], 'MASTER') }), 'all are asked';
+    my $start = now();
+    ok waits(2, sub { asked($sentinels[2], 'MASTER') == 2 }), 'and again';
+    between(int(1000 * (now() - $start)), 0, 600, 'soon');
+    sleep 0.6;
+    is asked($sentinels[2], 'MASTER'), 2, 'once';
+
+    $sentinels[1]->behave($ASK, master_is($masters[1]->node));
+    ok waits(5, sub { $nginx->peers eq $masters[1]->node }),
+       'what most name is followed';
+
+    ends_well($nginx);
 };
 
 
@@ -284,6 +380,65 @@ test votes_replica => sub {
     is $nginx->peers, $master->node, 'which is found';
     ends_well($nginx);
 };
+
+
+# All of them move to a replica at once, or one after the other: it is asked ten
+# times a second, for five seconds, then once; and told once
+
+test votes_replica_agreed => sub {
+    foreach my $moved ([0 .. 2], [1, 2]) {
+        my ($master, $replica) = map { fake() } 1 .. 2;
+        $replica->behave('ROLE', raw => $REPLICA);
+
+        my @sentinels = map { sentinel($master->node) } 1 .. 3;
+        my $nginx     = sentinel_nginx(\@sentinels, timeout => '200ms');
+        my $name      = @$moved . ' of 3';
+
+        is $nginx->decide('k'), 'A', "$name: a master";
+        sleep 1.2;
+        $_->behave($ASK, master_is($replica->node))
+            foreach @sentinels[@$moved];
+
+        ok waits(5, sub { asked($replica, 'ROLE') }), "$name: it is looked at";
+        known_during($nginx, 2);
+        my $asked = asked($replica, 'ROLE');
+        is $replica->report->{commands}, $asked, "$name: but not followed";
+        cmp_ok $asked, '<=', 23, "$name: asked at a limited pace";
+        cmp_ok $asked, '>=', 12, "$name: which is quick" if @$moved == 3;
+        is replicas_told($nginx), 1, "$name: told once";
+
+        ends_well($nginx);
+    }
+};
+
+
+# ... and once more when they had all been back meanwhile
+
+test votes_replica_again => sub {
+    my ($master, $replica) = map { fake() } 1 .. 2;
+    $replica->behave('ROLE', raw => $REPLICA);
+
+    my @sentinels = map { sentinel($master->node) } 1 .. 3;
+    my $nginx     = sentinel_nginx(\@sentinels, timeout => '200ms');
+    is $nginx->decide('k'), 'A', 'a master';
+
+    foreach my $time (1, 2) {
+        sleep 1.2;
+        $_->behave($ASK, master_is($replica->node)) foreach @sentinels;
+        ok waits(5, sub { replicas_told($nginx) == $time }), "$time: told";
+        $_->behave($ASK, master_is($master->node)) foreach @sentinels;
+        sleep 4;        # all are asked
+    }
+
+    is replicas_told($nginx), 2, 'not more often';
+    ends_well($nginx);
+};
+
+
+sub replicas_told {
+    my ($nginx) = @_;
+    return scalar(() = $nginx->log_lines(qr/that is a replica/));
+}
 
 
 # The moment of a failover
