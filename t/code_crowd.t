@@ -38,6 +38,11 @@ foreach my $part ([\&owner_retries], [\&owner_taps_twice], [\&owner_elsewhere],
         redis => $proxy, timeout => '20s', store_timeout => '9s',
         guard => 'iap_guard_bucket b $http_x_user_id capacity=3 rate=1r/h;',
         code => 'attempts=1000r/s', server => '
+        location = /gif   { iap_guard redeem; iap_guard_user $http_x_user_id;
+                            iap_guard_bucket b $http_x_user_id capacity=3
+                            rate=1r/h;
+                            iap_guard_code $http_x_code attempts=1000r/s;
+                            empty_gif; }
         location = /plain { iap_guard redeem;
                             iap_guard_user $http_x_user_id;
                             iap_guard_bucket b $http_x_user_id capacity=3
@@ -200,8 +205,16 @@ sub cut_off {
 
     foreach my $round (1 .. 3) {
         $proxy->hold('stock');
-        my @all = map { submit("NONE$_", "u$round$_") } 1 .. CROWD;
+        my @all = map { ask("NONE$_", "u$round$_") } 1 .. CROWD;
         held('stock', CROWD, "round $round: all of them ask");
+
+        # nothing waits on that connection, so that another may be opened at once
+
+        my $closed = () = $test->nginx->log_lines(qr/closed the idle link/);
+        $proxy->cut('decide');
+        ok $test->nginx->wait_for(5, sub {
+            $closed < (() = $test->nginx->log_lines(qr/closed the idle link/)) }),
+            'the store is';
 
         $proxy->cut;
         is answered(20, @all), CROWD, 'cut off: all are answered';
@@ -284,6 +297,21 @@ sub submit {
     print {$socket} join "\r\n", 'POST /redeem HTTP/1.0', 'Host: x',
         "X-Code: $code", "X-User-Id: $user", @more, 'Content-Length: 2', '',
         '{}';
+
+    return $socket;
+}
+
+
+# without a body, so that the connection is closed with the answer
+
+sub ask {
+    my ($code, $user) = @_;
+    my $socket = IO::Socket::INET->new(
+        PeerAddr => '127.0.0.1', PeerPort => $test->nginx->port, Timeout => 5)
+        or die "connect: $!\n";
+
+    print {$socket} "GET /gif HTTP/1.0\r\nHost: x\r\nX-Code: $code\r\n"
+                    . "X-User-Id: $user\r\n\r\n";
 
     return $socket;
 }

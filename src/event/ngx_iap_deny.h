@@ -85,8 +85,8 @@ void ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
  *
  * Of a check in dry run, what it would have refused, in doubt or not; with
  * check->wait 0 the store did not say for how long, and it is remembered for as
- * long as it may be.  A window is not: no layer comes behind it that could
- * refuse.
+ * long as it may be.  The same for a window, behind which only a promo code
+ * refuses.
  */
 
 void ngx_iap_deny(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,

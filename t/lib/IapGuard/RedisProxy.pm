@@ -18,6 +18,7 @@ package IapGuard::RedisProxy;
 #   $proxy->keys('forget');     # of each call that has come, how many keys
 #   $proxy->cut;                # closes all connections; what was held never
 #                               # arrives
+#   $proxy->cut('decide');      # only those of which that was the latest script
 #
 # Behind what is held everything on its connection waits; others go on.
 
@@ -63,7 +64,7 @@ sub hold    { $_[0]->_ask(hold => @_[1, 2]); return }
 sub keep    { $_[0]->_ask(keep => @_[1, 2]); return }
 sub refuse  { my $self = shift; $self->_ask(refuse => @_); return }
 sub release { $_[0]->_ask(release => $_[1]); return }
-sub cut     { $_[0]->_ask('cut'); return }
+sub cut     { $_[0]->_ask(cut => $_[1]); return }
 sub held    { return $_[0]->_ask('report')->{held}{$_[1]} || 0 }
 sub keys    { return @{ $_[0]->_ask('report')->{keys}{$_[1]} || [] } }
 
@@ -177,7 +178,9 @@ sub _control {
     }
 
     if ($word eq 'cut') {
-        $self->_close($_) foreach @links;
+        $self->_close($_) foreach grep { !defined $name
+                                         || ($_->{latest} || '') eq $name }
+                                       @links;
     }
 
     my %held;
@@ -260,6 +263,7 @@ sub _command {
                               : ();
 
     push @{ $link->{commands} }, [$bytes, $name, "@keys", "@first"];
+    $link->{latest} = $name if defined $name;
 
     return;
 }
