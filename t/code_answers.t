@@ -91,6 +91,9 @@ sub start {
                          iap_guard_code \$http_x_code; $pass }
         location /layer/ { iap_guard layer; $user capacity=5 rate=1r/h;
                            iap_guard_code \$http_x_code dry_run=on; $pass }
+        location /window/ { iap_guard window; $user;
+                            iap_guard_global rate=1r/h window=1h dry_run=on;
+                            iap_guard_code \$http_x_code; $pass }
         location /before/ { iap_guard before; $user; iap_guard_code \$http_x_code;
                             iap_guard_bucket b \$http_x_user_id dry_run=on
                                              capacity=1 rate=1r/h; $pass }
@@ -569,6 +572,14 @@ sub dry_before {
 
     $ask->('', 'v2');
     is $counted->(), 9, 'before: what is no code';
+
+    # everybody's window likewise
+
+    $test->redeem('AHEAD', "v$_", path => '/window/') foreach 5, 6;
+    $test->redeem('BEHIND', "v$_", path => '/window/') foreach 5 .. 7;
+    is $test->nginx->api_json('GET', 'guards/window')
+                   ->{dry_run_rejections}{global}, 4,
+        'before: a window that is full';
 
     return;
 }

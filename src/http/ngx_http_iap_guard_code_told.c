@@ -209,7 +209,7 @@ ngx_http_iap_guard_code_fail(ngx_http_iap_guard_ctx_t *ctx)
 }
 
 
-/* what the store has charged, before the request is refused, and perhaps ends */
+/* what the store has charged, before the request is refused, and may end */
 
 static void
 ngx_http_iap_guard_code_give_back(ngx_http_iap_guard_unit_t *unit)
