@@ -96,7 +96,8 @@ ngx_iap_deny_observed(ngx_iap_zone_t *zone, ngx_iap_slot_t *slot,
 
 
 /* where the store did not say: a bucket has its next token then at the latest,
-   and a part of a segment's window is over; of the global window it is guessed */
+   and a part of a segment's window is over; of the global window that is a
+   guess */
 
 static iap_ticks_t
 ngx_iap_deny_span(const iap_check_t *check)

@@ -7,8 +7,8 @@
 
 #define NGX_IAP_DOWN_WORDS  (NGX_IAP_ZONE_DOWN_BITS / 64)
 
-/* ms, after which one that nobody holds any more, nor has an answer of, is taken
-   for a node that is no longer one */
+/* ms, after which one that nobody holds any more, nor has an answer of, is
+   taken for a node that is no longer one */
 #define NGX_IAP_DOWN_OVER   60000
 
 

@@ -605,7 +605,7 @@ ngx_uint_t ngx_http_iap_guard_led_away(ngx_http_request_t *r,
 ngx_int_t ngx_http_iap_guard_go_on(ngx_http_request_t *r, ngx_uint_t place);
 void ngx_http_iap_guard_resume(ngx_http_request_t *r, ngx_uint_t place);
 
-/* at the end of a handler that has woken a request of c; number: of c, before */
+/* at the end of a handler that has woken a request of c; number: c's, before */
 
 void ngx_http_iap_guard_run_posted(ngx_connection_t *c,
     ngx_atomic_uint_t number);

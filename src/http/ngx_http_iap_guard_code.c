@@ -263,8 +263,7 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     rc = ngx_http_iap_guard_attempts_spent(r, unit);
 
     if (rc == NGX_ERROR) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_iap_guard_code_fail(ctx);
     }
 
     if (rc == NGX_OK) {
@@ -289,10 +288,8 @@ ngx_http_iap_guard_code_first(ngx_http_request_t *r,
     rc = ngx_http_iap_guard_gate_enter(unit);
 
     if (rc == NGX_AGAIN && ngx_http_iap_guard_wait(r) != NGX_OK) {
-        ngx_http_iap_guard_code_elsewhere(ctx);
         unit->state = NGX_HTTP_IAP_GUARD_UNIT_OVER;
-
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_iap_guard_code_fail(ctx);
     }
 
     return rc;
