@@ -49,10 +49,16 @@ local now = time[1] * 1000 + floor(time[2] / 1000)
 local function failed(done)
   if done.err then
 
-    -- Redis 6.2 and 7 call a missing right of who calls the script "ERR"
+    -- a right that whoever calls the script lacks is an "ERR": Redis 6.2 and
+    -- 7.0 say the one, later ones and Valkey the other
 
-    return find(done.err, "can't run this command", 1, true) and 'NOPERM'
-           or match(done.err, '%u%u[%u%d_]*') or 'ERR'
+    if find(done.err, "can't run this command", 1, true)
+       or find(done.err, 'ACL failure', 1, true)
+    then
+      return 'NOPERM'
+    end
+
+    return match(done.err, '%u%u[%u%d_]*') or 'ERR'
   end
 end
 

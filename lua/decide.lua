@@ -129,10 +129,16 @@ end
 local function failed(done)
   if type(done) == 'table' and done.err then
 
-    -- Redis 6.2 and 7 call a missing right of who calls the script "ERR"
+    -- a right that whoever calls the script lacks is an "ERR": Redis 6.2 and
+    -- 7.0 say the one, later ones and Valkey the other
 
-    return find(done.err, "can't run this command", 1, true) and 'NOPERM'
-           or match(done.err, '%u%u[%u%d_]*') or 'ERR'
+    if find(done.err, "can't run this command", 1, true)
+       or find(done.err, 'ACL failure', 1, true)
+    then
+      return 'NOPERM'
+    end
+
+    return match(done.err, '%u%u[%u%d_]*') or 'ERR'
   end
 end
 
