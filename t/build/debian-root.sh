@@ -29,7 +29,7 @@ locked() { "$@"; }
 make_pristine() {
     local suite=$1 tar=$2 dir=$2.dir mirror
 
-    mirror=$(debian_archives | sed 's/ .*//;q')
+    mirror=$(debian_archives | sed -n '1{s/ .*//;p}')
 
     say "making a bare $suite"
     rm -rf "$dir"

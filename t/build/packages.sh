@@ -260,7 +260,7 @@ install_from() {
     mkdir -p "$CACHE"
 
     if ! compgen -G "$CACHE/${package}_*.deb" > /dev/null; then
-        uri=$(debian_archives | sed 's/ .*//;q')
+        uri=$(debian_archives | sed -n '1{s/ .*//;p}')
         source_line deb "$uri" "$release" main > "$CACHE/$release.list"
 
         apt_aside "$release" update

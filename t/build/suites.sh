@@ -87,7 +87,7 @@ note_suite() {
     fi
 
     note_result "$name" "$files" "$tests" "$seconds" "$result" \
-        "$(sort -rn "${log%.log}/times" | head -n 1)"
+        "$(sort -rn "${log%.log}/times" | sed -n 1p)"
     return "$rc"
 }
 
@@ -115,7 +115,7 @@ note_failures() {
 nothing_left() {
     local left
 
-    left=$(cd "$SUITE_TMP" && find . -mindepth 1 | sort | head -n 12)
+    left=$(cd "$SUITE_TMP" && find . -mindepth 1 | sort | sed -n 1,12p)
     remove_suite_tmp
     [ -n "$left" ] || return 0
 
@@ -154,7 +154,7 @@ prepare() {
         asan | ends)
             locked build_asan ;;
         http2)
-            curl -V | grep -q HTTP2 || die "this curl does not speak HTTP/2"
+            curl -V | grep HTTP2 > /dev/null || die "this curl does not speak HTTP/2"
             locked build_installed ;;
         perl | plain | store | hup | waits | load)
             locked build_installed ;;
